@@ -16,7 +16,6 @@ import msgspec
 from engine.config import Budget, Config, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import team_of
 from events.bodies import (
@@ -58,7 +57,7 @@ class World:
             RunStarted(
                 title="world", config=msgspec.to_builtins(config), task_name="t.py",
                 task_sha256="0" * 64, templates={}, seed=search.seed, prices={},
-                prices_dated="2026-01-01", flags=sorted(FLAGS), versions={}, device={}, canned=True,
+                prices_dated="2026-01-01", versions={}, device={}, canned=True,
             )
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The resolved configuration: what a run was told, all of it, as it goes into the log.
+"""The resolved configuration of a run, as it goes into the log.
 
 Plain frozen structs; unknown fields are refused. Reading files, environment and flags
 is ``engine.cli.settings.layers``'s job; the search reads these structs and nothing else.
@@ -85,7 +85,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who answers for a role. ``model`` is ``client:name``, such as ``anthropic:…``."""
+    """A role's model. ``model`` is ``client:name``, such as ``anthropic:…``."""
 
     model: str = ""
     temperature: float | None = None
@@ -93,7 +93,7 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_tokens: int = 32_000
     """Output limit. Models that think by themselves think within it as well."""
     thinking: int = 0
-    """Of these, how many may be thought with before the answer; 0: the model is not told to."""
+    """Of these, how many may be thought with before the answer; 0: ``thinking`` is not sent."""
     timeout_s: float = 600.0
     reply: ReplyForm = "whole"
     """``spans``: only what takes the place of the marked blocks; for the coder alone."""
@@ -114,7 +114,7 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PlannerConfig(RoleConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who plans. Of several ``models``, which stand in place of ``model``, each attempt asks the
+    """The planner. Of several ``models``, which stand in place of ``model``, each attempt asks the
     one that promises most reward for its cost (``engine.core.planners``)."""
 
     models: list[str] = []

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog
+from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog, OlderFormat
 from events.lock import WriterLock
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 
 APPLICATION_ID = 0x5354524B  # "STRK"
 FORMAT = 2
-"""Of new logs. One of format 1 is read, and written on, in its own."""
+"""Of files that are written. One of format 1, which engine 0.1 wrote, is read."""
 PAGE_BYTES = 8192
 
 Opener = Callable[[str], sqlite3.Connection]
@@ -66,7 +66,7 @@ def _connect(uri: str, factory: type[C]) -> C:
 
 
 class _Reading(sqlite3.Connection):
-    """May be told to refuse statements that do more than read the log: mode=ro alone lets one
+    """Can refuse statements that do more than read the log: mode=ro alone lets one
     attach, and write, another file.
 
     SQLite takes any exception in an authorizer, and so a Ctrl-C, for a refusal.
@@ -114,7 +114,11 @@ def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Conn
                 f"BEGIN IMMEDIATE; {schema_sql(FORMAT)}{views_sql()}"
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
             )
-        _recognise(connection, path)
+        if _recognise(connection, path) < FORMAT:
+            raise OlderFormat(
+                f"{path}: a file of format 1, which engine 0.1 wrote and this one only reads: name"
+                " a new file"
+            )
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         # A reader may make the -wal grow; once it has gone, the space is given back.
@@ -196,7 +200,8 @@ def _roll_back(path: Path) -> None:
         lock.release()
 
 
-def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+def _recognise(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's format. Raises ``NotALog`` and ``NewerFormat``."""
     try:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (format_,) = connection.execute("PRAGMA user_version").fetchone()
@@ -208,10 +213,11 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
         raise NewerFormat(
             f"{path}: log format {format_}, this engine reads up to {FORMAT}: update engine"
         )
+    return int(format_)
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
-    """A new file, or one whose making was cut off: nobody's."""
+    """A new file, or one whose making was cut off."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return bool(application_id == 0 and objects == 0)

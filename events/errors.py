@@ -2,8 +2,9 @@
 
 LogError
 ├── LogUnreadable      not a file we can read, or not SQLite
-│   ├── NotALog        SQLite, but somebody else's
-│   └── NewerFormat    a log from a newer version of this program
+│   ├── NotALog        SQLite, but of another program
+│   ├── NewerFormat    a log from a newer version of this program
+│   └── OlderFormat    a run that only an older version of this program can go on with
 ├── LogInUse           another process has it open for writing
 ├── LogDamaged         the content contradicts itself (chain, gaps, missing blobs)
 ├── WriterFailed       an append could not be made durable; the writer takes no more
@@ -23,6 +24,7 @@ __all__ = [
     "LogUnreadable",
     "NewerFormat",
     "NotALog",
+    "OlderFormat",
     "RunUnknown",
     "WriterFailed",
 ]
@@ -44,8 +46,12 @@ class NewerFormat(LogUnreadable):
     pass
 
 
+class OlderFormat(LogUnreadable):
+    pass
+
+
 class LogInUse(LogError):
-    """``pid`` holds the writer's lock (None if it can't be told)."""
+    """``pid`` holds the writer's lock (None if unknown)."""
 
     def __init__(self, message: str, pid: int | None) -> None:
         super().__init__(message)

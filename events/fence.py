@@ -1,7 +1,7 @@
 """Is the file that we write still the log, and are we still its writer?
 
-Locks say who may begin to write; they can't say that nothing changed since: a lock file can
-be deleted and taken by another process while the holder is stopped, and a log can be
+Locks say which process may begin to write; they can't say that nothing changed since: a lock
+file can be deleted and taken by another process while the holder is stopped, and a log can be
 deleted, replaced, or lose its ``-wal``, after which commits succeed into files that have no
 name any more. So the writer looks at the names inside each transaction, before it writes.
 A new writer takes the lock first and reads its positions inside a write transaction:
@@ -45,7 +45,7 @@ class Fence:
             raise WriterFailed(f"{path} {how} while process {os.getpid()} wrote the log")
 
     def owns(self) -> bool:
-        """False when what lies there may be somebody else's log by now. Without its ``-wal``
+        """False when what lies there may be another writer's log by now. Without its ``-wal``
         it is still ours, and closing it properly saves what only the ``-wal`` held."""
         return all(_identity(path) == was for path, was in self._owned.items())
 

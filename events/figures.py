@@ -29,7 +29,7 @@ def whole_percent(share: float, blank: str = " ") -> str:
 
 
 def beside(error: float, bound: float, digits: int = 2) -> tuple[str, str]:
-    """An error and its bound, with as many more digits as it takes to tell them apart."""
+    """An error and its bound, with as many more digits as distinguish them."""
     for more in range(digits, digits + 4):
         texts = f"{error:.{more}e}", f"{bound:.{more}e}"
         if texts[0] != texts[1]:

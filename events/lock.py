@@ -18,7 +18,7 @@ from events.errors import LogInUse, LogUnreadable
 __all__ = ["WriterLock", "holder", "lock_path"]
 
 _WRITES_S, _LOOKS_S = 0.2, 10.0
-"""How long to wait for another writer, and for who looks whether there is one."""
+"""How long to wait for another writer, and for a process that looks whether there is one."""
 
 
 class WriterLock:
@@ -33,8 +33,8 @@ class WriterLock:
         if not _take(self._fd):
             pid = _pid_in(self._fd)
             os.close(self._fd)
-            who = f"process {pid}" if pid else "another process"
-            raise LogInUse(f"{log}: {who} is writing this log", pid)
+            writer = f"process {pid}" if pid else "another process"
+            raise LogInUse(f"{log}: {writer} is writing this log", pid)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -50,7 +50,7 @@ class WriterLock:
 
 
 def holder(log: Path) -> int | None:
-    """The pid of the process that writes ``log`` now, None if nobody does."""
+    """The pid of the process that writes ``log`` now, None without one."""
     try:
         fd = os.open(lock_path(log), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -65,8 +65,8 @@ def holder(log: Path) -> int | None:
 
 
 def _take(fd: int) -> bool:
-    """Lock it. Patient for a moment, and for longer with who only looks: ``holder`` takes a shared
-    lock in passing, in which a busy machine may leave it for a while."""
+    """Lock it. Patient for a moment, and for longer with a process that only looks: ``holder``
+    takes a shared lock in passing, in which a busy machine may leave it for a while."""
     began = time.monotonic()
     while not _locks(fd, fcntl.LOCK_EX):
         looked_at = _locks(fd, fcntl.LOCK_SH)
@@ -74,7 +74,7 @@ def _take(fd: int) -> bool:
             fcntl.flock(fd, fcntl.LOCK_UN)
         if time.monotonic() - began > (_LOOKS_S if looked_at else _WRITES_S):
             return False
-        time.sleep(random.uniform(0.001, 0.009))  # two who begin now look at each other
+        time.sleep(random.uniform(0.001, 0.009))  # two that begin now look at each other
     return True
 
 

@@ -1,4 +1,4 @@
-"""What was observed of a candidate beside its verdict: figures, for whoever improves it.
+"""Observations of a candidate beside its verdict: figures for its improvement.
 
 Nothing here decides anything. A profile and counters come out of the candidate's own
 process, which may have written any of it; work and ceilings are the trusted side's.
@@ -31,7 +31,7 @@ SectionName: TypeAlias = Literal[
 """What an attempt shows of itself (docs/observations.md), in this order."""
 SECTIONS: tuple[SectionName, ...] = get_args(SectionName)
 MEASURED: tuple[SectionName, ...] = ("roofline", "profile", "counters")
-"""Those that cost time on the device: a sandbox looks only if somebody will."""
+"""Those that cost time on the device: a sandbox takes them on request only."""
 
 MOST_ROWS, MOST_NAME = 12, 200
 """Rows of a profile; characters of a name in one."""

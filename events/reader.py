@@ -79,8 +79,8 @@ class LogReader:
             return found[0]
         if not runs:
             raise RunUnknown(
-                f"{self.path}: holds no run: whoever was about to begin one ended before its first"
-                " event; a new run can begin in this file"
+                f"{self.path}: holds no run: its writer ended before the first event; a new run can"
+                " begin in this file"
             )
         listed = ", ".join(f"{self.path.name}#{run.run_id}" for run in runs)
         what = f"no single run {name!r}" if name else f"holds {len(runs)} runs, name one"

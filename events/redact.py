@@ -3,7 +3,7 @@
 Events are copied as they are, and their hashes cover the names of blobs, not the blobs: the
 copy's chains are the original's. It replays, because what was parsed from texts is in
 events. What stays readable is what bodies hold: settings, figures, names, one-line reasons.
-A name is the sha256 of the text: whoever guesses a text can tell that it was there.
+A name is the sha256 of the text: a guess of a text can be confirmed.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class TextIndex:
         try:
             text = self._log.blob(sha256).decode("utf-8", "replace")
         except (BlobRedacted, LogDamaged):
-            text = ""  # `engine verify` is who complains of that
+            text = ""  # that is for `engine verify` to report
         self._connection.execute(
             "INSERT INTO words (rowid, text) VALUES (?, ?)", (number.lastrowid, text)
         )

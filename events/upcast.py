@@ -19,12 +19,20 @@ __all__ = ["UPCASTERS", "upcast"]
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _without_idle_flags(raw: dict[str, Any]) -> dict[str, Any]:
-    """Up to version 1 each rule had one form: the flag that was recorded chose nothing."""
-    return {**raw, "flags": []}
+def _same(raw: dict[str, Any]) -> dict[str, Any]:
+    """The version stood for other rules; the body itself did not change."""
+    return raw
 
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {("RunStarted", 1): _without_idle_flags}
+def _format_0_1(raw: dict[str, Any]) -> dict[str, Any]:
+    """Up to version 2 a run listed the rules that it was searched by, as ``flags``."""
+    return {name: value for name, value in raw.items() if name != "flags"} | {"format": "0.1"}
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("RunStarted", 1): _same,
+    ("RunStarted", 2): _format_0_1,
+}
 
 
 def upcast(type_: str, ver: int, raw: dict[str, Any]) -> dict[str, Any]:

@@ -220,7 +220,7 @@ class LogWriter:
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token
-        # The loop may be gone when a closing run's last commit lands: nobody waits then.
+        # The loop may be gone when a closing run's last commit lands: no task waits then.
         with contextlib.suppress(RuntimeError):
             if isinstance(native, asyncio.AbstractEventLoop):
                 native.call_soon_threadsafe(callback, *args)

@@ -2,7 +2,7 @@
 
 Decisions are compared in the order of the log, by what they choose: the node, the window,
 the role to ask. What only restates settings or facts (a model, a source, a draw, the best so
-far, the state's digest) parts nobody by itself, and neither do repeated tries, pauses and
+far, the state's digest) is no parting by itself, and neither are repeated tries, pauses and
 interruptions.
 """
 
@@ -27,18 +27,18 @@ from projections.run.summary import Best
 from replay.differing import differing
 from replay.settings import differing_settings
 
-__all__ = ["Noted", "Parting", "RunDiff", "Side", "Standing", "diff_runs"]
+__all__ = ["LoggedEvent", "Parting", "Progress", "RunDiff", "Side", "diff_runs"]
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as it is told: its number in the run, its type, its whole body."""
+class LoggedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event: its number in the run, its type, its whole body."""
 
     run_seq: int
     type: str
     body: Body
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run had come."""
 
     attempts: int
@@ -52,10 +52,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One run at the parting. ``decision`` is None where it had none any more; ``facts`` is
     what had happened to it since the last decision that both runs made."""
 
-    decision: Noted | None
-    facts: list[Noted]
-    before: Standing
-    after: Standing
+    decision: LoggedEvent | None
+    facts: list[LoggedEvent]
+    before: Progress
+    after: Progress
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ class _Reading:
     def __init__(self, events: Iterable[Event]) -> None:
         self.overview = Overview()
         self._events: Iterator[Event] = iter(events)
-        self._facts: list[Noted] = []
+        self._facts: list[LoggedEvent] = []
 
     def next_decision(self) -> Event | None:
         """The next one, not folded yet; None at the end."""
@@ -117,21 +117,21 @@ class _Reading:
                 return event
             self.overview.apply(event)
             if event.kind == "in":
-                self._facts.append(_noted(event))
+                self._facts.append(_logged(event))
         return None
 
     def side(self, decision: Event | None) -> Side:
         """This run at the parting; reads it to its end."""
-        before, facts = _standing(self.overview), self._facts
+        before, facts = _progress(self.overview), self._facts
         if decision is not None:
             self.overview.apply(decision)
         for event in self._events:
             self.overview.apply(event)
         return Side(
-            decision=None if decision is None else _noted(decision),
+            decision=None if decision is None else _logged(decision),
             facts=facts,
             before=before,
-            after=_standing(self.overview),
+            after=_progress(self.overview),
         )
 
 
@@ -160,12 +160,12 @@ def _fields(left: Event | None, right: Event | None) -> dict[str, list[Any]]:
     return {path: values for path, values in found.items() if path != "state_digest"}
 
 
-def _noted(event: Event) -> Noted:
-    return Noted(run_seq=event.run_seq, type=event.type, body=event.body)
+def _logged(event: Event) -> LoggedEvent:
+    return LoggedEvent(run_seq=event.run_seq, type=event.type, body=event.body)
 
 
-def _standing(overview: Overview) -> Standing:
-    return Standing(
+def _progress(overview: Overview) -> Progress:
+    return Progress(
         attempts=overview.ended,
         correct=overview.correct,
         abandoned=overview.abandoned,

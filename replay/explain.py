@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from engine.core.decide import decide
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
 from engine.core.state import TeamOf
 from engine.loop.start import engine_version
 from events.bodies import BODIES, Body, RunForked, RunResumed, RunStarted
@@ -63,7 +62,7 @@ def _edited(reader: LogReader, run: RunRow, difference: Difference) -> Cause:
     if not problems:
         evidence = (
             "the run's hash chain holds up to here: each event is as it was appended"
-            " (unless somebody made all hashes anew)"
+            " (unless all hashes were made anew)"
         )
         return Cause(cause="edited log", likely="no", evidence=evidence)
     first = problems[0]
@@ -76,29 +75,18 @@ def _edited(reader: LogReader, run: RunRow, difference: Difference) -> Cause:
 def _another_engine(
     reader: LogReader, run: RunRow, difference: Difference, explained: bool
 ) -> Cause:
-    """The engine that wrote the event against this one, and the rules that both have."""
-    wrote, flags = "unknown", set[str]()
+    """The engine that wrote the event against this one. Both are of one format."""
+    wrote = "unknown"
     for event in _readable(reader.events(run.run_id, upto=difference.run_seq)):
         if isinstance(event.body, RunStarted | RunResumed | RunForked):
             wrote = event.body.versions.get("engine", "unknown")
-        if isinstance(event.body, RunStarted):
-            flags = set(event.body.flags)
     here = engine_version()
-    evidence = f"engine {wrote} wrote it, this is {here}; the log goes by the flags {_named(flags)}"
-    evidence += (
-        ", as new runs do"
-        if flags == set(FLAGS)
-        else f", a new run of this engine by {_named(FLAGS)}"
-    )
+    evidence = f"engine {wrote} wrote it, this is {here}"
     if wrote == here and not explained:
         evidence += "; nothing else explains it: the code may have changed under the same version"
     return Cause(
         cause="another engine", likely="unknown" if explained else "yes", evidence=evidence
     )
-
-
-def _named(flags: Iterable[str]) -> str:
-    return ", ".join(sorted(flags)) or "(none)"
 
 
 def _nondeterministic(

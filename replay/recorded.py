@@ -72,7 +72,7 @@ class RecordedReplies:
         return Reply(
             text=self._texts.get(body.reply_sha256),
             tool_input=tool_input,
-            usage=Usage(),  # nobody was asked: nothing was used
+            usage=Usage(),  # no model was asked: nothing was used
             stop_reason=body.stop_reason,
             served_by=body.served_by,
             sent=body.sent,
@@ -102,14 +102,7 @@ class RecordedVerdicts:
     """What ``parent`` found of a source and ``fork`` did not, both from their first event."""
 
     def __init__(self, parent: Iterable[Event], fork: Iterable[Event]) -> None:
-        parent = list(parent)
         self._left = _left(_verdicts(parent), _verdicts(fork))
-        self.labelled = any(
-            isinstance(event.body, RunStarted) and "refuse" in event.body.config.get("sandbox", {})
-            for event in parent
-        )
-        """Whether verdicts have labels: logs that were begun before there were any, and before
-        the setting that refuses them, have none."""
 
     def __call__(self, source_sha256: str) -> EvaluationFinished | None:
         """The next recorded verdict on this source; the time it took was the parent's."""
@@ -159,10 +152,10 @@ class RecordedClient:
 
 
 class RecordedLog:
-    """``recorded:LOG``: nobody is asked, a past run's replies answer identical requests.
+    """``recorded:LOG``: a past run's replies answer identical requests.
 
-    Identical but for the model: whoever the past run asked, with what was known of it then,
-    is who answers here. ``had`` are the replies, by ``run_seq``, that were taken already.
+    Identical but for the model: the one that the past run asked, with what was known of it
+    then, answers here. ``had`` are the replies, by ``run_seq``, that were taken already.
     """
 
     def __init__(self, reader: LogReader, run: int, name: str, had: Collection[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a run was told: its settings by key path, and where those of runs differ."""
+"""The settings of runs by key path, and where they differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _settings(started: RunStarted | None) -> dict[str, Any]:
         "task_sha256": started.task_sha256,
         # Two of a kind are comparable, under whatever number.
         "device": started.device.get("name", config.sandbox.device),
-        "flags": started.flags,
+        "format": started.format,
         **msgspec.to_builtins(config),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,13 @@ def test_both_sides_know_the_same_names() -> None:
 @pytest.mark.parametrize("name", ["auto", *prompted.LANGUAGES])
 def test_each_name_can_be_configured(name: str) -> None:
     assert configured(name).prompts.language == name
+
+
+def test_the_documentation_names_each_language() -> None:
+    table = Path(__file__).parents[1] / "docs" / "configuration.md"
+    (row,) = [r for r in table.read_text().splitlines() if r.startswith("| `prompts.language`")]
+    names = re.findall(r"`(\w+)`", row.split("|")[4].partition(";")[0])
+    assert names == list(prompted.LANGUAGES)
 
 
 def test_a_name_that_is_not_registered_is_refused() -> None:

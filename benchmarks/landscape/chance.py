@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import NormalDist
 
-from engine.core.draws import draw
+from engine.core.draws import DrawKey, draw
 
 __all__ = ["normal", "pick", "uniform"]
 
@@ -14,7 +14,8 @@ _NORMAL = NormalDist()
 
 def uniform(seed: int, purpose: str, index: int) -> float:
     """In the open interval 0..1."""
-    return (draw(seed, f"landscape/{purpose}", index, _FINE) + 0.5) / _FINE
+    key = DrawKey(seed, "landscape")
+    return (draw(key, purpose, index, _FINE) + 0.5) / _FINE
 
 
 def normal(seed: int, purpose: str, index: int) -> float:

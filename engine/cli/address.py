@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from engine.cli.exits import Exit, Failure
-from events.errors import LogDamaged, LogError
+from events.errors import LogDamaged, LogError, NewerFormat, OlderFormat
 from events.reader import LogReader, RunRow
 
 __all__ = ["Opened", "log_errors", "open_run", "open_runs", "split"]
@@ -32,13 +32,18 @@ def split(address: str) -> tuple[Path, str | None]:
 
 
 @contextmanager
-def log_errors() -> Iterator[None]:
-    """The log's errors as failures: damage is 5, everything else the user's to mend."""
+def log_errors(path: Path | None = None) -> Iterator[None]:
+    """The log's errors as failures: damage is 5, everything else the user's to mend. ``path`` is
+    the log's, for errors of events: those do not name it."""
     try:
         yield
     except LogDamaged as error:
         raise Failure(f"{error}\nRun `engine verify` on the log to see all of it.",
                       Exit.DIFFERENT) from error  # fmt: skip
+    except (OlderFormat, NewerFormat) as error:
+        words = str(error)
+        named = words if path is None or str(path) in words else f"{path}: {words}"
+        raise Failure(named) from error
     except LogError as error:
         raise Failure(str(error)) from error
 
@@ -47,7 +52,7 @@ def log_errors() -> Iterator[None]:
 def open_run(address: str) -> Iterator[Opened]:
     """The run that ``address`` names, open for reading."""
     path, run = split(address)
-    with log_errors(), LogReader(path) as reader:
+    with log_errors(path), LogReader(path) as reader:
         row = reader.find_run(run)
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         yield Opened(reader, row, name)
@@ -61,7 +66,7 @@ def open_runs(addresses: Iterable[str]) -> Iterator[Opened]:
             yield from open_runs(str(path) for path in sorted(Path(address).rglob("*.db")))
             continue
         path, name = split(address)
-        with log_errors(), LogReader(path) as reader:
+        with log_errors(path), LogReader(path) as reader:
             rows = reader.runs() if name is None else [reader.find_run(name)]
             alone = len(reader.runs()) == 1
             for row in rows:

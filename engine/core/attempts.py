@@ -56,7 +56,7 @@ def fold_attempt(state: State, body: Body) -> None:
             attempt = state.attempts[body.attempt]
             attempt.evaluation, attempt.evaluation_faulted = body, False
             key = state.tree[body.attempt].source_key
-            if key and state.deduplicates:
+            if key and state.config.search.deduplicate:
                 state.first_with.setdefault(key, body.attempt)
         case EvaluationFaulted() if body.attempt:  # 0 is a baseline's
             attempt = state.attempts[body.attempt]

@@ -13,11 +13,6 @@ from typing import Literal
 
 import msgspec
 
-from engine.core.flags import (
-    BUDGET_BEFORE_EACH_CALL,
-    BUDGET_ESTIMATES_2,
-    PATIENCE_FROM_THE_START,
-)
 from engine.core.standstill import is_under_way
 from engine.core.state import Attempt, State
 from events.bodies import AgentCalled, EvaluationRequested
@@ -69,8 +64,6 @@ def short_for(state: State, step: AgentCalled | EvaluationRequested) -> str | No
 
 def short_for_attempt(state: State) -> str | None:
     """The same for a whole attempt; what those in flight still need goes before it."""
-    if BUDGET_BEFORE_EACH_CALL not in state.flags:
-        return _short_as_it_was(state)
     if _unlimited(state):
         return state.deadline
     roles = () if state.given is not None else state.team.roles(repair=False)
@@ -90,35 +83,24 @@ def budget_reached(state: State) -> str | None:
             return "target_speedup"
     if (
         budget.patience is not None
-        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
         and state.attempts_ended - state.last_improvement >= budget.patience
     ):
         return "patience"
-    return "attempts" if state.attempts_started >= state.attempts_allowed else None
-
-
-def _short_as_it_was(state: State) -> str | None:
-    if state.deadline is not None:
-        return state.deadline
-    allowed = state.usd_micros_allowed
-    return "usd" if allowed is not None and state.spend.total.usd_micros >= allowed else None
+    return "attempts" if state.attempts_started >= state.granted.attempts else None
 
 
 def _unlimited(state: State) -> bool:
     """Then no estimate is worth its time: this is asked at every decision."""
-    return state.usd_micros_allowed is state.tokens_allowed is state.device_ms_allowed is None
+    granted = state.granted
+    return granted.usd_micros is granted.tokens is granted.device_ms is None
 
 
 def _short(state: State, needed: Use, ahead: Use) -> str | None:
     if state.deadline is not None:
         return state.deadline
-    used, waits = _used(state), False
-    allowed = {
-        "usd": state.usd_micros_allowed,
-        "tokens": state.tokens_allowed,
-        "device": state.device_ms_allowed,
-    }
-    for name, limit in allowed.items():
+    used, granted, waits = _used(state), state.granted, False
+    limits = {"usd": granted.usd_micros, "tokens": granted.tokens, "device": granted.device_ms}
+    for name, limit in limits.items():
         need = getattr(needed, name)
         if limit is None or need is None:
             continue
@@ -130,8 +112,8 @@ def _short(state: State, needed: Use, ahead: Use) -> str | None:
 
 
 def _used(state: State) -> Use:
-    """A call whose use was not reported counts as what was expected of it, and so does a try
-    that may have been answered when nobody was there any more."""
+    """A call whose use was not reported counts as its estimate, and so does a try that may have
+    been answered after its process ended."""
     spend = state.spend
     unknown = _sum(_call(state, name) * role.uncounted_calls for name, role in spend.roles.items())
     unknown += _sum(_call(state, name) * tries for name, tries in state.doubted_tries.items())
@@ -155,17 +137,10 @@ def _call(state: State, role: str) -> Use:
         return Use()
     costs = (
         cost_usd_micros(usage, state.started.prices[model])
-        for model in _models(state, role)
+        for model in state.config.models(role)
         if model in state.started.prices
     )
     return Use(usd=max(costs, default=0), tokens=usage.input_tokens + usage.output_tokens)
-
-
-def _models(state: State, role: str) -> Sequence[str]:
-    """Those that may be asked; of several, the old rule knew the one that none of them is."""
-    if BUDGET_ESTIMATES_2 in state.flags:
-        return state.config.models(role)
-    return [state.config.role(role).model]
 
 
 def _lease_ms(state: State) -> int:

@@ -15,7 +15,7 @@ __all__ = ["ask_again", "first_call", "retry"]
 
 _SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
 _PLANNERS = ("plan", "single")
-"""Who is shown the user's hints: who has to say what to try next."""
+"""Roles that see the user's hints: those that say what to try next."""
 _LONGEST_WAIT_MS = 60_000
 
 
@@ -42,19 +42,15 @@ def first_call(state: State, attempt: Attempt, role: str) -> AgentCalled:
     )
 
 
-def _hints(state: State, role: str) -> list[int] | msgspec.UnsetType:
-    if role in _PLANNERS and state.steering.hints:
-        return list(state.steering.hints)
-    return msgspec.UNSET
+def _hints(state: State, role: str) -> list[int]:
+    return list(state.steering.hints) if role in _PLANNERS else []
 
 
-def _model_for(
-    state: State, attempt: Attempt, role: str
-) -> tuple[str, Pick | msgspec.UnsetType]:  # fmt: skip
+def _model_for(state: State, attempt: Attempt, role: str) -> tuple[str, Pick | None]:
     models = state.config.models(role)
     if len(models) == 1:
-        return models[0], msgspec.UNSET
-    return pick_planner(state.config, state.planners, attempt.id, models_to_ask(state, role))
+        return models[0], None
+    return pick_planner(state, attempt.id, models_to_ask(state, role))
 
 
 def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[int]:
@@ -64,10 +60,11 @@ def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[
         return []
     purpose = f"window/{role}"
     if search.window_sampling == "literal":
-        return sample(search.seed, purpose, attempt.id, size, search.window_nodes)
+        return sample(state.draw_key, purpose, attempt.id, size, search.window_nodes)
     # The selected node and the root (one and the same at the root) always stay.
     kept = min(1 if attempt.node == ROOT else 2, search.window_nodes)
-    rest = sample(search.seed, purpose, attempt.id, size - kept, search.window_nodes - kept)
+    chosen = search.window_nodes - kept
+    rest = sample(state.draw_key, purpose, attempt.id, size - kept, chosen)
     return [*range(kept), *(index + kept for index in rest)]
 
 
@@ -80,7 +77,8 @@ def retry(state: State, attempt: Attempt, call: Call) -> Body:
     wait_ms = 0
     if failure is not None and failure.error != "capability":
         wait_ms = min(search.retry_wait_ms * 2 ** (call.failures - 1), _LONGEST_WAIT_MS)
-        wait_ms += draw(search.seed, f"retry/{call.body.call}", call.body.try_, wait_ms // 2 + 1)
+        jitter_ms = wait_ms // 2 + 1
+        wait_ms += draw(state.draw_key, f"retry/{call.body.call}", call.body.try_, jitter_ms)
         wait_ms = max(wait_ms, failure.retry_after_ms or 0)
     return _repeat(call.body, try_=call.body.try_ + 1, wait_ms=wait_ms)
 
@@ -95,8 +93,8 @@ def ask_again(state: State, attempt: Attempt, call: Call) -> Body:
 
 def _ask_anew(state: State, attempt: Attempt, call: Call, *, ask: int) -> AgentCalled:
     again = _repeat(call.body, call=state.calls + 1, try_=1, ask=ask, wait_ms=0)
-    # A new call, so of whom the role asks now: since a fork, or as the one that was asked is
-    # down, that may be another model.
+    # A new call, so to the model that the role has now: since a fork, or as the one that was
+    # asked is down, that may be another.
     role = call.body.role
     again = msgspec.structs.replace(
         again, params=state.config.role(role).params, reply=state.reply_form(attempt.id, role)

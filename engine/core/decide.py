@@ -11,7 +11,6 @@ from engine.core.attempts import visit_key
 from engine.core.budgets import RESOURCES, WAIT, budget_reached, short_for, short_for_attempt
 from engine.core.calls import ask_again, first_call, retry
 from engine.core.draws import draw
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL
 from engine.core.policies import POLICIES, Selection
 from engine.core.standstill import (
     is_blocked,
@@ -76,8 +75,6 @@ def _advance(state: State, attempt: Attempt) -> Body | None:
     if is_blocked(state, attempt):
         return None
     step = _next_step(state, attempt)
-    if BUDGET_BEFORE_EACH_CALL not in state.flags:
-        return step
     if not isinstance(step, AgentCalled | EvaluationRequested):
         return step
     if isinstance(step, EvaluationRequested) and step.same_as is not None:
@@ -118,7 +115,7 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
         attempt=attempt.id,
         source_sha256=attempt.source_sha256,
         incumbent=None if best is None else best.id,
-        seed=draw(state.seed, "evaluation", attempt.id, 2**31),
+        seed=draw(state.draw_key, "evaluation", attempt.id, 2**31),
         try_=tries,
         same_as=original,
     )

@@ -1,14 +1,10 @@
-"""What the state's digest covers beside the tree. Digests are in logs: what is mixed in never
-changes, and a new fact needs a new flag."""
+"""What the state's digest covers beside the tree. Digests are in logs: a change of what is mixed in
+is a change of the log's format."""
 
 from __future__ import annotations
 
-from engine.core.flags import (
-    BUDGET_BEFORE_EACH_CALL,
-    BUDGET_ESTIMATES_2,
-    OUTAGE_PAUSES,
-    PLANNERS_LEFT_OUT,
-)
+import msgspec
+
 from engine.core.state import State
 
 __all__ = ["mix_course"]
@@ -26,23 +22,13 @@ def mix_course(state: State, number: int | None) -> None:
             attempt.faults,
             bool(attempt.hopeless),
         )
+    spend, outages = state.spend, sorted(state.outages.items())
     state.mix(
-        state.spend.total.usd_micros,
+        (spend.total.usd_micros, spend.total.tokens),
+        (spend.device_ms, spend.evaluations, spend.evaluations_ms),
         (state.baseline, state.baseline_faults),
-        (state.stop_requested, state.deadline, state.exhausted),
-        (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
+        (state.stop_requested, state.deadline, state.exhausted, sorted(state.used_up)),
+        (*msgspec.structs.astuple(state.granted), state.worked_ms, state.last_improvement),
+        sorted(state.doubted_tries.items()),
+        [(m, o.failures, o.given_up, o.closed, o.asked_after) for m, o in outages],
     )
-    if BUDGET_BEFORE_EACH_CALL in state.flags:
-        state.mix(
-            state.spend.total.tokens,
-            (state.spend.device_ms, state.spend.evaluations, state.spend.evaluations_ms),
-            (state.extra_tokens, state.extra_device_ms, state.extra_wall_ms, state.worked_ms),
-            sorted(state.used_up),
-        )
-    if BUDGET_ESTIMATES_2 in state.flags:
-        state.mix(sorted(state.doubted_tries.items()))
-    if OUTAGE_PAUSES in state.flags:
-        state.mix([(model, state.outages[model].failures) for model in sorted(state.outages)])
-    if PLANNERS_LEFT_OUT in state.flags:
-        outages = sorted(state.outages.items())
-        state.mix([(m, o.given_up, o.closed, o.asked_after) for m, o in outages])

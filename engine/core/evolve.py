@@ -9,11 +9,12 @@ import msgspec
 from engine.config import config_from_log
 from engine.core.attempts import fold_attempt
 from engine.core.digest import mix_course
-from engine.core.flags import BUDGET_ESTIMATES_2, STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
-from engine.core.state import State
+from engine.core.state import BudgetGrant, State
 from events.bodies import (
+    FORMAT,
+    OLDER_FORMATS,
     BaselineMeasured,
     BaselineRequested,
     Body,
@@ -32,6 +33,7 @@ from events.bodies import (
     TaskRejected,
     WaitEnded,
 )
+from events.errors import NewerFormat, OlderFormat
 from projections.run.capabilities import Known
 from projections.search.tree import Node
 
@@ -63,8 +65,7 @@ def evolve(state: State, body: Body) -> State:
     _steer(state, body)
     _fold_run(state, body)
     fold_attempt(state, body)
-    if STATE_DIGEST_2 in state.flags:
-        mix_course(state, getattr(body, "attempt", None))
+    mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
@@ -89,14 +90,32 @@ def _steer(state: State, body: Body) -> None:
     )  # fmt: skip
 
 
+def _check_format(started: RunStarted) -> None:
+    """Refuse a run that was searched by rules, or with draws, that are not this engine's."""
+    if started.format == FORMAT:
+        return
+    wrote = started.versions.get("engine", started.format)
+    if started.format in OLDER_FORMATS:
+        raise OlderFormat(
+            f"written by engine {wrote}, whose random draws were other ones: it can be read,"
+            " reported and exported, but not replayed, resumed, forked or steered; use engine"
+            f" {started.format}.x for that"
+        )
+    raise NewerFormat(
+        f"written by engine {wrote} in format {started.format}, which this engine does not know:"
+        " update engine"
+    )
+
+
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
+    _check_format(started)
     state.started = started
     config = config_from_log(started.config)
     if config.sandbox != state.config.sandbox:
         state.first_with.clear()  # under other limits the same source may fare otherwise
     state.config = config
-    state.flags = flags_from_log(started.flags)
+    state.granted = BudgetGrant.of(config.budget)  # of a fork: what resumes had added is in it
     state.team = state.team_of(config)
     state.frontier = Frontier.of(config.search, state.steering.banned)
     state.returns = Returns()
@@ -108,9 +127,6 @@ def _start(state: State, started: RunStarted) -> None:
 def _fork(state: State, body: RunForked) -> None:
     assert state.started is not None
     _start(state, body.applied(state.started))
-    # What resumes had added is part of the budget that the fork was given.
-    state.extra_attempts = state.extra_usd_micros = state.extra_tokens = 0
-    state.extra_device_ms = state.extra_wall_ms = 0
     state.worked_ms = body.worked_ms
     _take_over(state)
     for attempt in state.attempts.values():
@@ -166,14 +182,9 @@ def _fold_run(state: State, body: Body) -> None:
 
 
 def _resume(state: State, body: RunResumed) -> None:
-    state.extra_attempts += body.extra_attempts
-    state.extra_usd_micros += body.extra_usd_micros
-    state.extra_tokens += body.extra_tokens
-    state.extra_device_ms += body.extra_device_ms
-    state.extra_wall_ms += body.extra_wall_ms
+    state.granted = state.granted.extended(body)
     state.worked_ms = body.worked_ms
-    if BUDGET_ESTIMATES_2 in state.flags:
-        _count_doubted(state, body.unsent)
+    _count_doubted(state, body.unsent)
     _take_over(state)
 
 
@@ -183,7 +194,7 @@ _HANDED_OVER = ("anthropic-batch:", "mailbox:")
 def _count_doubted(state: State, unsent: Collection[int]) -> None:
     """Tries that were sent may have been answered, and are paid for then. (What was under way
     where a fork began is its parent's to pay for.) Where a request is handed over, that is a
-    fact of its own: without it, nobody was asked. ``unsent`` calls only waited for their turn."""
+    fact of its own: without it, no model was asked. ``unsent`` calls only waited for their turn."""
     for attempt in state.attempts.values():
         if attempt.call is None or attempt.call.status != "sent":
             continue
@@ -199,7 +210,7 @@ def _take_over(state: State) -> None:
     state.stopped, state.stop_reason = "", ""
     state.used_up.clear()
     state.outages.clear()
-    # Patience starts anew: whoever resumes wants to see more attempts, not the same end. Unless
+    # Patience starts anew: a user who resumes wants more attempts, not the same end. Unless
     # the run only waited for replies: that happens all the time.
     if state.wait_ended is None:
         state.last_improvement = state.attempts_ended
@@ -218,5 +229,5 @@ def _take_over(state: State) -> None:
             call.failures = 0
             if call.status in ("sent", "failed"):
                 # Sent and no reply in the log: it may or may not have been answered. A
-                # failed one gets another chance: whoever resumes may have mended the cause.
+                # failed one gets another chance: the user may have mended the cause.
                 call.status = "in_doubt"

@@ -1,4 +1,4 @@
-"""Models that are down, as far as the log shows it, and what follows for who is asked. Pure.
+"""Models that are down, as far as the log shows it, and which models may be asked. Pure.
 
 A model that is alone for its role is asked no more; the run pauses. One of several planners is
 left out while another is up, and what it was asked is asked of that one. It is tried again when
@@ -8,7 +8,6 @@ as many attempts have ended as tries of it had failed: by events, as a decision 
 
 from __future__ import annotations
 
-from engine.core.flags import OUTAGE_PAUSES, PLANNERS_LEFT_OUT
 from engine.core.state import Call, Outage, State
 from events.bodies import AgentCalled, AgentFailed
 
@@ -30,7 +29,7 @@ def note_call(state: State, body: AgentCalled) -> None:
 
 def note_failure(state: State, call: Call, body: AgentFailed) -> None:
     """``call`` has failed so, which is counted in it already. (A reply ends any outage.)"""
-    model, choice = call.body.model, _chosen(state, call.body.role)
+    model, choice = call.body.model, _has_choice(state, call.body.role)
     if body.error in _OUTAGE:
         outage = state.outages.setdefault(model, Outage())
         outage.failures, outage.message = outage.failures + 1, body.message
@@ -55,7 +54,7 @@ def gave_up(state: State, call: Call) -> bool:
 def models_to_ask(state: State, role: str) -> list[str]:
     """Those of the role's models that may be asked now, in the order of the list."""
     models = state.config.models(role)
-    if not _chosen(state, role):
+    if not _has_choice(state, role):
         return models
     return [model for model in models if not _left_out(state, model)]
 
@@ -63,7 +62,7 @@ def models_to_ask(state: State, role: str) -> list[str]:
 def has_stand_in(state: State, call: Call) -> bool:
     """Whether the call is to be asked of another planner, rather than tried again."""
     role, failure = call.body.role, call.failure
-    if not _chosen(state, role) or call.status not in ("failed", "rejected"):
+    if not _has_choice(state, role) or call.status not in ("failed", "rejected"):
         return False
     others = models_to_ask(state, role)
     if call.status == "rejected":
@@ -74,16 +73,14 @@ def has_stand_in(state: State, call: Call) -> bool:
 
 
 def outage_words(state: State, role: str, model: str | None) -> str | None:
-    """Why nobody can be asked for the role, if so. ``model`` is the one that was asked before,
-    None where that is still to be chosen."""
+    """Why no model can be asked for the role; None if one can. ``model`` is the one that was
+    asked before, None where that is still to be chosen."""
     models = state.config.models(role)
-    if _chosen(state, role):
+    if _has_choice(state, role):
         if models_to_ask(state, role):
             return None
-        told = [f"{model} ({state.outages[model].message})" for model in models]
-        return f"every planner is down: {', '.join(told)}"
-    if OUTAGE_PAUSES not in state.flags or (model is None and len(models) > 1):
-        return None
+        down = [f"{model} ({state.outages[model].message})" for model in models]
+        return f"every planner is down: {', '.join(down)}"
     model = model or models[0]
     outage = state.outages.get(model)
     if outage is None or outage.failures < state.config.search.outage_failures:
@@ -95,9 +92,9 @@ def _is_long(failure: AgentFailed) -> bool:
     return (failure.retry_after_ms or 0) > _LONGEST_RETRY_AFTER_MS
 
 
-def _chosen(state: State, role: str) -> bool:
-    """Whether the role's model is chosen by this rule."""
-    return PLANNERS_LEFT_OUT in state.flags and len(state.config.models(role)) > 1
+def _has_choice(state: State, role: str) -> bool:
+    """Whether the role has several models to choose from."""
+    return len(state.config.models(role)) > 1
 
 
 def _left_out(state: State, model: str) -> bool:

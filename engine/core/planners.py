@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-import msgspec
-
-from engine.config import Config
 from engine.core.bounds import ln, upper_bound
 from engine.core.draws import draw
+from engine.core.state import State
 from events.bodies import Pick
-from projections.search.planners import Arm, Planners
+from projections.search.planners import Arm
 from projections.search.reward import UNIT
 
 __all__ = ["pick_planner"]
@@ -30,24 +28,23 @@ _WEIGHT = sqrt(2)
 """UCB1's, for rewards in 0..1."""
 
 
-def pick_planner(
-    config: Config, planners: Planners, attempt: int, models: Sequence[str]
-) -> tuple[str, Pick]:
+def pick_planner(state: State, attempt: int, models: Sequence[str]) -> tuple[str, Pick]:
     """One of ``models``, and how it was picked; the others of ``roles.plan.models`` are down. Of
     equals, one that is drawn."""
-    down = [model for model in config.roles.plan.models if model not in models] or msgspec.UNSET
-    arms = [planners.arms.get(model, Arm()) for model in models]
+    plan = state.config.roles.plan
+    down = [model for model in plan.models if model not in models]
+    arms = [state.planners.arms.get(model, Arm()) for model in models]
     tried = [arm.pulls + arm.in_flight for arm in arms]
     if 0 in tried:
         return models[tried.index(0)], Pick(rule="untried", down=down)
-    log_all, costs = ln(sum(tried)), _costs(arms, config.roles.plan.reward_per)
+    log_all, costs = ln(sum(tried)), _costs(arms, plan.reward_per)
     # A pull in flight counts with a reward of 0, so that several workers spread.
     bounds = [
         upper_bound(arm.reward / (n * UNIT), weight=_WEIGHT, log_all=log_all, tried=n) / cost
         for arm, n, cost in zip(arms, tried, costs, strict=True)
     ]
     tied = [at for at, bound in enumerate(bounds) if bound == max(bounds)]
-    tie = draw(config.search.seed, "planner", attempt, len(tied)) if len(tied) > 1 else None
+    tie = draw(state.draw_key, "planner", attempt, len(tied)) if len(tied) > 1 else None
     return models[tied[tie or 0]], Pick(rule="bound", tie=tie, down=down)
 
 

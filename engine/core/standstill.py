@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engine.core.flags import PAUSE_WORDS_2
 from engine.core.outages import gave_up, has_stand_in, outage_words
 from engine.core.state import Attempt, State
 
@@ -20,15 +19,9 @@ def waiting_words(state: State) -> str:
     reasons = [f"waiting for {count} {'reply' if count == 1 else 'replies'}"]
     if state.wait_ended is not None and state.wait_ended.trouble:
         reasons.append(state.wait_ended.trouble)
-    why = why_blocked if PAUSE_WORDS_2 in state.flags else _why_as_it_was
     blocked = [attempt for attempt in state.attempts.values() if is_blocked(state, attempt)]
-    reasons += [why(state, attempt) for attempt in blocked]
+    reasons += [why_blocked(state, attempt) for attempt in blocked]
     return "; ".join(dict.fromkeys(reasons))
-
-
-def _why_as_it_was(_: State, attempt: Attempt) -> str:
-    failed = attempt.call.failure if attempt.call is not None else None
-    return attempt.hopeless or (failed.message if failed else "the sandbox fails")
 
 
 def is_blocked(state: State, attempt: Attempt) -> bool:
@@ -56,7 +49,7 @@ def awaited_original(state: State, attempt: Attempt) -> Attempt | None:
 
 
 def _outage(state: State, attempt: Attempt) -> str | None:
-    """That who is to be asked next is down, if so. A reply to a call that is still under way
+    """That the model to be asked next is down, if so. A reply to a call that is still under way
     ends it."""
     call = attempt.call
     if is_under_way(attempt):

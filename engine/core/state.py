@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from engine.config import Config
-from engine.core.flags import DUPLICATES_SHARE_VERDICTS, STATE_DIGEST_2
+from engine.config import Budget, Config
+from engine.core.draws import DrawKey
 from engine.core.frontier import Frontier, OrderedIds
 from engine.core.returns import Returns
 from events.bodies import (
@@ -24,6 +24,7 @@ from events.bodies import (
     GivenKernel,
     ReplyDeferred,
     ReplyForm,
+    RunResumed,
     RunStarted,
     WaitEnded,
 )
@@ -34,11 +35,11 @@ from projections.run.steering import Steering
 from projections.search.planners import Planners
 from projections.search.tree import Tree
 
-__all__ = ["Attempt", "Call", "Outage", "State", "Team", "TeamOf"]
+__all__ = ["Attempt", "BudgetGrant", "Call", "Outage", "State", "Team", "TeamOf"]
 
 
 class Team(Protocol):
-    """Who works on an attempt, and what each role sees of the tree. Pure."""
+    """The roles that work on an attempt, and what each sees of the tree. Pure."""
 
     def roles(self, *, repair: bool) -> Sequence[str]:
         """The roles that make one candidate, in order."""
@@ -93,6 +94,44 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Why the last reply of the present step was unusable."""
 
 
+class BudgetGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may use in all, in the units that it is counted in; None: without limit."""
+
+    attempts: int
+    usd_micros: int | None
+    tokens: int | None
+    device_ms: int | None
+    wall_ms: int | None
+
+    @classmethod
+    def of(cls, budget: Budget) -> BudgetGrant:
+        return cls(
+            attempts=budget.attempts,
+            usd_micros=_scaled(budget.usd, 1_000_000),
+            tokens=budget.tokens,
+            device_ms=_scaled(budget.device_s, 1000),
+            wall_ms=_scaled(budget.wall_s, 1000),
+        )
+
+    def extended(self, resumed: RunResumed) -> BudgetGrant:
+        """With what the resume adds; what has no limit is added nothing."""
+        return BudgetGrant(
+            attempts=self.attempts + resumed.extra_attempts,
+            usd_micros=_added(self.usd_micros, resumed.extra_usd_micros),
+            tokens=_added(self.tokens, resumed.extra_tokens),
+            device_ms=_added(self.device_ms, resumed.extra_device_ms),
+            wall_ms=_added(self.wall_ms, resumed.extra_wall_ms),
+        )
+
+
+def _scaled(amount: float | None, units: int) -> int | None:
+    return None if amount is None else round(amount * units)
+
+
+def _added(amount: int | None, more: int) -> int | None:
+    return None if amount is None else amount + more
+
+
 class Outage(msgspec.Struct):
     """Tries in a row that failed for the provider's reasons."""
 
@@ -114,7 +153,6 @@ class State:
         self.team_of = team_of
         self.started: RunStarted | None = None
         self.config = Config()
-        self.flags: frozenset[str] = frozenset()
         self.team: Team
         self.tree = Tree()
         self.steering = Steering()
@@ -149,11 +187,7 @@ class State:
             BaselineKind, Literal["requested", "faulted", "measured"]
         ] = {}
         """Those beside eager. Nothing waits for them but the end of the run."""
-        self.extra_attempts = 0
-        self.extra_usd_micros = 0
-        self.extra_tokens = 0
-        self.extra_device_ms = 0
-        self.extra_wall_ms = 0
+        self.granted = BudgetGrant.of(self.config.budget)
         self.worked_ms = 0
         """On the run, by earlier processes."""
         self.stop_requested: str | None = None
@@ -166,11 +200,12 @@ class State:
         self.paused: str | None = None
         self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
         self.stop_reason = ""
-        self._digest = b"digest-1"
+        self._digest = b"digest-3"
 
     @property
-    def seed(self) -> int:
-        return self.config.search.seed
+    def draw_key(self) -> DrawKey:
+        assert self.started is not None
+        return DrawKey(self.config.search.seed, self.started.task_sha256)
 
     @property
     def given(self) -> GivenKernel | None:
@@ -179,48 +214,21 @@ class State:
             return None
         return self.started.given
 
-    @property
-    def deduplicates(self) -> bool:
-        return self.config.search.deduplicate and DUPLICATES_SHARE_VERDICTS in self.flags
-
     def original(self, attempt: int) -> int | None:
         """The earlier attempt, judged or about to be, whose source this one repeats."""
         key = self.tree[attempt].source_key
-        first = self.first_with.get(key, attempt) if key and self.deduplicates else attempt
+        deduplicate = self.config.search.deduplicate
+        first = self.first_with.get(key, attempt) if key and deduplicate else attempt
         return None if first == attempt else first
 
     def reply_form(self, attempt: int, role: str) -> ReplyForm:
-        """What the role is asked for: replacements, if it is told so and sees marked blocks."""
+        """What the role is asked for: replacements, if so configured and it sees marked blocks."""
         marked = self.tree[attempt].annotated_sha256 is not None and self.config.search.anchors
         return self.config.role(role).reply if role == "code" and marked else "whole"
 
     @property
-    def attempts_allowed(self) -> int:
-        return self.config.budget.attempts + self.extra_attempts
-
-    @property
-    def usd_micros_allowed(self) -> int | None:
-        usd = self.config.budget.usd
-        return None if usd is None else round(usd * 1_000_000) + self.extra_usd_micros
-
-    @property
-    def tokens_allowed(self) -> int | None:
-        tokens = self.config.budget.tokens
-        return None if tokens is None else tokens + self.extra_tokens
-
-    @property
-    def device_ms_allowed(self) -> int | None:
-        device_s = self.config.budget.device_s
-        return None if device_s is None else round(device_s * 1000) + self.extra_device_ms
-
-    @property
-    def wall_ms_allowed(self) -> int | None:
-        wall_s = self.config.budget.wall_s
-        return None if wall_s is None else round(wall_s * 1000) + self.extra_wall_ms
-
-    @property
     def over(self) -> bool:
-        """Nothing more happens until somebody resumes the run."""
+        """Nothing more happens until the run is resumed."""
         return bool(self.stopped or self.paused)
 
     @property
@@ -233,8 +241,7 @@ class State:
     @property
     def digest(self) -> str:
         """A rolling hash of what the fold made of every event so far."""
-        version = 2 if STATE_DIGEST_2 in self.flags else 1
-        return f"v{version}:{self._digest.hex()[:32]}"
+        return f"v3:{self._digest.hex()[:32]}"
 
     def mix(self, *facts: object) -> None:
         """Roll facts that the fold derived into the digest."""

@@ -36,7 +36,7 @@ from projections.run.mail import Mail
 __all__ = ["AgentCalls"]
 
 _PACED = ("anthropic:", "bedrock:", "openai:", "vertex:")
-"""Who answers as fast as it likes; a reply out of a file is there or not."""
+"""Clients without a rate to keep: a reply out of a file is there or not."""
 _CHARS_A_TOKEN = 3
 
 
@@ -51,7 +51,7 @@ class AgentCalls:
     """``clients`` maps ``client:model`` to its client. ``uid`` is the run's, by which what is
     asked of others is named; ``wait_s`` is how long deferred replies are waited for when there
     is nothing else to do. ``turns`` are those at providers that may be asked too much, shared
-    with the process's other runs; None: nobody waits for a turn."""
+    with the process's other runs; None: no call waits for a turn."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class AgentCalls:
             model=called.model,
             param=missing.param,
             message=storable(missing.message),
-            limit=msgspec.UNSET if missing.limit is None else missing.limit,
+            limit=missing.limit,
         )
         if _heeded(request, lesson):
             # It was sent so already: to send it so again would go on for ever.
@@ -279,7 +279,7 @@ class AgentCalls:
 
 def _heeded(request: Request, lesson: CapabilityLearned) -> bool:
     """Whether the request is what it would be after the lesson."""
-    if lesson.limit is msgspec.UNSET:
+    if lesson.limit is None:
         return lesson.param in request.refused
     fitted = Known().learned(lesson).fitted(request.params, prompt_chars(request.parts))
     return fitted == request.params

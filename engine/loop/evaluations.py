@@ -21,7 +21,7 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.errors import BodyInvalid
-from events.outcomes import BaselineKind, Correct, Refused
+from events.outcomes import BaselineKind, Refused
 from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
@@ -33,18 +33,13 @@ from gpu_sandbox.api.evaluator import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.evaluate.labels import TIMED_LABELS, accepted, shown
-from projections.candidate.labels import DEGENERATE, labels_of, with_labels
+from gpu_sandbox.evaluate.labels import accepted
 
 __all__ = ["Evaluations", "Recorded"]
 
 
 class Recorded(Protocol):
     """Earlier verdicts, to be taken instead of new ones."""
-
-    @property
-    def labelled(self) -> bool:
-        """Whether whoever gave them knew of labels."""
 
     def __call__(self, source_sha256: str) -> EvaluationFinished | None:
         """The next one on this source, if there is one."""
@@ -72,7 +67,7 @@ class Evaluations:
             task_source=self._texts.get(started.task_sha256),
             device=sandbox.device,
             protocol=sandbox.protocol,
-            seed=state.seed,
+            seed=state.config.search.seed,
             kind=kind,
             reuse=True,
         )
@@ -91,7 +86,7 @@ class Evaluations:
 
     async def evaluate(self, requested: EvaluationRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
-        recorded = await self._known(requested)
+        recorded = self._known(requested)
         if recorded is not None:
             self._repeat(requested.attempt, recorded)
             return
@@ -119,48 +114,22 @@ class Evaluations:
             try:
                 self._judged(requested.attempt, verdict)
             except BodyInvalid as error:
-                # A verdict that JSON can't hold is the sandbox's fault, whoever caused it.
+                # A verdict that JSON can't hold is the sandbox's fault, whatever caused it.
                 unloggable = SandboxFault(f"the verdict can't be logged: {error}")
                 self._faulted(requested.attempt, requested.try_, unloggable)
 
-    async def _known(self, requested: EvaluationRequested) -> EvaluationFinished | None:
+    def _known(self, requested: EvaluationRequested) -> EvaluationFinished | None:
         """The verdict to take, where there is one and no time has to be spent."""
         if requested.same_as is not None:
             return self._feed.state.verdicts[requested.same_as].taken(same_as=requested.same_as)
         found = self._recorded(requested.source_sha256) if self._recorded else None
-        refuse = self._feed.state.config.sandbox.refuse
-        match found:
-            case EvaluationFinished(outcome=outcome, notes=notes) if (
-                DEGENERATE in refuse and DEGENERATE in (labels := labels_of(outcome, notes))
-            ):  # of a log from before it was a label, by its notes
-                outcome = accepted(with_labels(outcome, labels), notes, refuse)
-                return msgspec.structs.replace(found, outcome=outcome)
-            case EvaluationFinished(outcome=Refused(label=str() as label)) if label not in refuse:
-                return None  # this run would not have refused it
-            case EvaluationFinished(outcome=Correct(labels=[])) if refuse:
-                return await self._held(found, requested.source_sha256)
-            case EvaluationFinished(outcome=outcome, notes=notes):
-                outcome = accepted(outcome, notes, refuse)
-                return msgspec.structs.replace(found, outcome=outcome)
-            case _:
-                return None
-
-    async def _held(
-        self, found: EvaluationFinished, source_sha256: str
-    ) -> EvaluationFinished | None:
-        """Without a label, perhaps because there were none yet: its source can be read now; what
-        only timing shows has to be timed anew, and then it is no verdict to take."""
-        state, outcome = self._feed.state, found.outcome
-        refuse = state.config.sandbox.refuse
-        assert isinstance(outcome, Correct)
-        assert state.started
-        assert self._recorded
-        if TIMED_LABELS & {*refuse} and not self._recorded.labelled:
+        if found is None:
             return None
-        source, task = self._texts.get(source_sha256), self._texts.get(state.started.task_sha256)
-        outcome, notes = await shown(outcome, source, task)
-        outcome = accepted(outcome, notes, refuse)
-        return msgspec.structs.replace(found, outcome=outcome, notes=[*found.notes, *notes])
+        refuse = self._feed.state.config.sandbox.refuse
+        match found.outcome:
+            case Refused(label=str() as label) if label not in refuse:
+                return None  # this run would not have refused it
+        return msgspec.structs.replace(found, outcome=accepted(found.outcome, found.notes, refuse))
 
     def _repeat(self, attempt: int, recorded: EvaluationFinished) -> None:
         logs = {"compile_log": recorded.compile_log_sha256, "run_log": recorded.run_log_sha256}
@@ -170,7 +139,7 @@ class Evaluations:
     def _faulted(
         self, attempt: int, try_: int, fault: Exception, baseline: BaselineKind = "eager"
     ) -> None:
-        """What the sandbox raised. One fault that nobody foresaw must not end the run, nor be
+        """What the sandbox raised. One unforeseen fault must not end the run, nor be
         told as less than it is."""
         self._note_quarantined()
         foreseen = isinstance(fault, SandboxFault | PrerequisiteMissing | TaskUnusable)

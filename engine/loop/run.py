@@ -20,7 +20,7 @@ from engine.core.state import State
 from engine.loop.agent_calls import AgentCalls
 from engine.loop.evaluations import Evaluations, Recorded
 from engine.loop.feed import Feed, Observer
-from engine.loop.steering_commands import Wish, facts
+from engine.loop.steering_commands import SteeringCommand, steering_events
 from engine.loop.texts import Texts
 from events.bodies import (
     AgentCalled,
@@ -97,7 +97,7 @@ class RunLoop:
             # A kill may have cut off decisions that were due: they come before anything new.
             # A fork decides them anew.
             due = self._feed.complete_decisions(perform=False)
-            if isinstance(first, RunResumed):  # ... and nobody has sent them
+            if isinstance(first, RunResumed):  # ... and none was sent
                 calls = [body.call for body in due if isinstance(body, AgentCalled)]
                 first = msgspec.structs.replace(first, unsent=[*first.unsent, *calls])
         outstanding = list(self._outstanding(forked=isinstance(first, RunForked)))
@@ -108,7 +108,7 @@ class RunLoop:
                 for decision in outstanding:
                     self._perform(decision)
                 self._feed(first, blobs)
-                wall_ms = self.state.wall_ms_allowed
+                wall_ms = self.state.granted.wall_ms
                 if wall_ms is not None and not self.state.over:
                     effects.start_soon(self._deadline, wall_ms - self.state.worked_ms)
         except BaseExceptionGroup as group:
@@ -136,12 +136,13 @@ class RunLoop:
         """Whether it has begun and is not over: what is decided now is performed."""
         return self._effects is not None and self.state.started is not None and not self.state.over
 
-    async def steer(self, wish: Wish) -> list[int]:
-        """Log what the user tells the run, and act on it; returns the events' ``run_seq`` once
+    async def steer(self, command: SteeringCommand) -> list[int]:
+        """Log the user's command, and act on it; returns the events' ``run_seq`` once
         they are on disk. Raises ``Refused`` and ``LogError``."""
-        told = [self._feed(body, blobs) for body, blobs in facts(wish, self.state, self._texts)]
+        made = steering_events(command, self.state, self._texts)
+        events = [self._feed(body, blobs) for body, blobs in made]
         await self._feed.durable()
-        return [event.run_seq for event in told]
+        return [event.run_seq for event in events]
 
     def _outstanding(self, *, forked: bool) -> Iterable[Body]:
         """Decisions that an earlier process began to perform and did not finish.

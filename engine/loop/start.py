@@ -16,7 +16,6 @@ from agents.replies.normal_form import source_key
 from agents.templates import pinned
 from engine.config import Config
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
@@ -40,7 +39,7 @@ __all__ = [
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What the log says of a run: the core's state, the prompt texts it pinned, what came of
-    requests whose replies came later, and the calls that nobody has sent yet."""
+    requests whose replies came later, and the calls that were not sent yet."""
 
     state: State
     templates: dict[str, str]
@@ -78,7 +77,6 @@ def run_started(
         seed=config.search.seed,
         prices=prices_today(config),
         prices_dated=dated(),
-        flags=sorted(FLAGS),
         versions=versions(device),
         device=dict(device),
         canned=canned,
@@ -89,7 +87,8 @@ def run_started(
 
 
 def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recovered:
-    """Fold a run's log, or its events up to ``upto``. Raises what reading raises."""
+    """Fold a run's log, or its events up to ``upto``. Raises what reading raises, and
+    ``OlderFormat``."""
     state, mail = State(team_of), Mail()
     sent: dict[int, int] = {}
     for event in reader.events(run_id, upto=upto):
@@ -114,28 +113,21 @@ def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recov
 def resumed(
     device: Mapping[str, Any],
     *,
-    extra_attempts: int = 0,
-    extra_usd_micros: int = 0,
-    extra_tokens: int = 0,
-    extra_device_ms: int = 0,
-    extra_wall_ms: int = 0,
+    extra: Mapping[str, int] | None = None,
     worked_ms: int = 0,
     require_isolation: str | None = None,
     mailbox: str | None = None,
     unsent: Sequence[int] = (),
 ) -> RunResumed:
-    """The first event of a process that goes on with a run. ``unsent`` is ``Recovered``'s."""
+    """The first event of a process that goes on with a run. ``extra`` is added to the run's
+    budgets, by the names of ``BudgetGrant``; ``unsent`` is ``Recovered``'s."""
     return RunResumed(
         versions=versions(device),
-        extra_attempts=extra_attempts,
-        extra_usd_micros=extra_usd_micros,
-        extra_tokens=extra_tokens,
-        extra_device_ms=extra_device_ms,
-        extra_wall_ms=extra_wall_ms,
         worked_ms=worked_ms,
         require_isolation=require_isolation,
         mailbox=mailbox,
         unsent=list(unsent),
+        **{f"extra_{name}": amount for name, amount in (extra or {}).items()},
     )
 
 
@@ -180,7 +172,7 @@ def prices_today(config: Config) -> dict[str, Price]:
 
 
 def versions(device: Mapping[str, Any]) -> dict[str, str]:
-    """What made this log, for whoever compares numbers later."""
+    """What made this log, for comparisons of numbers."""
     found = {
         "engine": engine_version(),
         "python": platform.python_version(),
@@ -198,4 +190,4 @@ def engine_version() -> str:
     try:
         return metadata.version("stark-engine")
     except metadata.PackageNotFoundError:
-        return "0.1.0+uninstalled"
+        return "0.2.0.dev0+uninstalled"

@@ -1,7 +1,7 @@
-"""Telling a run something from another process, while it goes on or when nothing does.
+"""Steering commands from another process to a run, while it goes on or without a process.
 
 The process that writes the log listens on a socket beside it (docs/adr/0010-steering.md).
-What it is told goes the way of every other fact: appended, folded, decided upon, and on disk
+A command goes the way of every other fact: appended, folded, decided upon, and on disk
 before the answer is given.
 """
 
@@ -21,35 +21,35 @@ import msgspec
 from engine.loop.feed import Feed
 from engine.loop.run import RunLoop
 from engine.loop.start import recover
-from engine.loop.steering_commands import Refused, Wish, facts
+from engine.loop.steering_commands import Refused, SteeringCommand, steering_events
 from engine.loop.texts import Texts
 from events.errors import LogError
 from events.reader import LogReader
 from events.writer import LogWriter
 
-__all__ = ["Answer", "ask", "listen", "write"]
+__all__ = ["Answer", "apply_offline", "listen", "send_command"]
 
 _MOST_BYTES = 1 << 20
 _LONGEST_NAME = 60
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """``told`` are the events that say it; or why there are none. ``over``: the run has not begun
-    or has ended, ask again."""
+    """``events`` are the command's, by ``run_seq``; or ``refused`` says why there are none.
+    ``over``: the run has not begun or has ended, send it again."""
 
-    told: list[int] = []
+    events: list[int] = []
     refused: str | None = None
     over: bool = False
 
 
 async def listen(loop: RunLoop, run: str) -> None:
-    """Take wishes for the run ``run`` (a uid) until cancelled.
+    """Take commands for the run ``run`` (a uid) until cancelled.
 
-    Where a file system has no sockets nobody can ask, which is no reason not to run.
+    On a file system without sockets a run can't be steered, but it can be run.
     """
     with _beside(loop.log_path) as name:
         try:
-            # A socket that a killed writer left is replaced: who is here holds the lock.
+            # A socket that a killed writer left is replaced: this process holds the lock.
             listener = await anyio.create_unix_listener(name, mode=0o600)
         except OSError:
             return
@@ -73,32 +73,34 @@ async def _serve(stream: anyio.abc.ByteStream, loop: RunLoop, run: str) -> None:
             while not line.endswith(b"\n") and len(line) < _MOST_BYTES:
                 line += await stream.receive()
             try:
-                answer = await _told(msgspec.json.decode(line, type=Wish), loop, run)
+                answer = await _answer(msgspec.json.decode(line, type=SteeringCommand), loop, run)
             except msgspec.MsgspecError as error:
                 answer = Answer(refused=f"not understood: {error}")
             await stream.send(msgspec.json.encode(answer))
 
 
-async def _told(wish: Wish, loop: RunLoop, run: str) -> Answer:
-    if wish.run != run:
-        return Answer(refused="another run of this log is going on: tell this one when it is over")
+async def _answer(command: SteeringCommand, loop: RunLoop, run: str) -> Answer:
+    if command.run != run:
+        return Answer(
+            refused="another run of this log is going on: steer this one when that is over"
+        )
     if not loop.going:
         return Answer(over=True)
     try:
-        return Answer(told=await loop.steer(wish))
+        return Answer(events=await loop.steer(command))
     except Refused as refused:
         return Answer(refused=str(refused))
     except LogError as error:
         return Answer(refused=f"the log can't be written: {error}")
 
 
-def ask(log: Path, wish: Wish) -> Answer | None:
-    """Tell it to the process that writes ``log``; None where nobody listens or answers."""
+def send_command(log: Path, command: SteeringCommand) -> Answer | None:
+    """Tell it to the process that writes ``log``; None without an answer."""
     said = b""
     with _beside(log) as name, socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(name)
-            connection.sendall(msgspec.json.encode(wish) + b"\n")
+            connection.sendall(msgspec.json.encode(command) + b"\n")
             while chunk := connection.recv(65536):
                 said += chunk
         except OSError:
@@ -106,27 +108,31 @@ def ask(log: Path, wish: Wish) -> Answer | None:
     return msgspec.json.decode(said, type=Answer) if said else None
 
 
-async def write(log: Path, wish: Wish) -> Answer:
-    """Tell it to a run that nobody works on. Raises ``LogInUse`` and its kin.
+async def apply_offline(log: Path, command: SteeringCommand) -> Answer:
+    """Tell it to a run without a process. Raises ``LogInUse``, ``OlderFormat`` and
+    their kin.
 
     What a killed process left due is decided first, as on a resume; it is performed then.
     """
-    if wish.stop_after_attempts:
+    if command.stop_after_attempts:
         return Answer(refused="nothing is going on that could stop")
+    with LogReader(log) as reader:  # a run that is refused is not opened for writing
+        recover(reader, reader.find_run(command.run).run_id)
     async with LogWriter(log) as writer:
         with LogReader(log) as reader:
-            run_id = reader.find_run(wish.run).run_id
+            run_id = reader.find_run(command.run).run_id
             state, texts = recover(reader, run_id).state, Texts(reader.text)
             if state.started is None:
                 return Answer(refused="the run ended before its first event")
             feed = Feed(writer, run_id, state, lambda _: None)
             feed.complete_decisions(perform=False)
             try:
-                told = [feed(body, blobs).run_seq for body, blobs in facts(wish, state, texts)]
+                made = steering_events(command, state, texts)
+                events = [feed(body, blobs).run_seq for body, blobs in made]
             except Refused as refused:
                 return Answer(refused=str(refused))
             await feed.durable()
-            return Answer(told=told)
+            return Answer(events=events)
 
 
 @contextlib.contextmanager

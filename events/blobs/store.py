@@ -3,7 +3,7 @@
 Format 1 writes a text's whole name with every event that has it, and packs each text alone.
 Format 2 numbers texts, and packs one against another (``events.blobs.packing``). The tables
 ``blobs`` and ``event_blobs`` of the first are views in the second: SQL that only reads sees
-no difference. A log keeps the format that it was made in.
+no difference. Format 1 is engine 0.1's, and is read only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class Blobs:
         """Give the newest event its blobs, each with its sha256. Most prompt parts repeat: a
         content that the log has, or a tombstone of it, is not stored again."""
         for pos, (blob, sha) in enumerate(blobs):
-            self._refer(seq, pos, blob.name, sha, self._number(sha, blob.data))
+            self._connection.execute(
+                "INSERT INTO blob_refs (seq, pos, name, blob) VALUES (?, ?, ?, ?)",
+                (seq, pos, blob.name, self._number(sha, blob.data)),
+            )
 
     def add_tombstone(self, sha: str, size: int) -> None:
         """What stands for a blob that was left out; an event may refer to it then."""
@@ -108,7 +111,7 @@ class Blobs:
         return read_blob(stored, content)
 
     def missing(self) -> Iterator[tuple[int, str]]:
-        """The event's ``seq`` and what tells the blob, for each that an event refers to in vain."""
+        """(``seq`` of the event, the blob's description) for each blob that is missing."""
         for seq, name, number in self._connection.execute(
             "SELECT seq, name, blob FROM blob_refs WHERE blob NOT IN (SELECT id FROM blob_data)"
         ):
@@ -127,7 +130,7 @@ class Blobs:
         packed, number = self._packer.pack(content), self._next()
         self._insert(number, sha, packed.codec, len(content), packed.data, packed.base)
         if packed.base is None:
-            self._stored_whole(number, content)
+            self._packer.stored(number, content)
         return number
 
     def _next(self) -> int:
@@ -136,16 +139,8 @@ class Blobs:
         ).fetchone()
         return int(newest) + 1
 
-    # -- what another format does differently -------------------------------------------
-
     def _key(self, sha: str) -> bytes | str:
         return bytes.fromhex(sha)
-
-    def _refer(self, seq: int, pos: int, name: str, sha: str, number: int) -> None:
-        self._connection.execute(
-            "INSERT INTO blob_refs (seq, pos, name, blob) VALUES (?, ?, ?, ?)",
-            (seq, pos, name, number),
-        )
 
     def _insert(
         self, number: int, sha: str, codec: str, size: int, data: bytes, base: int | None
@@ -155,12 +150,9 @@ class Blobs:
             (number, self._key(sha), codec, size, base, data),
         )
 
-    def _stored_whole(self, number: int, content: bytes) -> None:
-        self._packer.stored(number, content)
-
 
 class _Blobs1(Blobs):
-    """Those of a log of format 1."""
+    """Those of a log of format 1, which no writer opens."""
 
     FORMAT: ClassVar = 1
     _ALL: ClassVar = "SELECT id, sha256, codec, size, data, NULL FROM blobs"
@@ -176,23 +168,6 @@ class _Blobs1(Blobs):
 
     def _key(self, sha: str) -> bytes | str:
         return sha
-
-    def _refer(self, seq: int, pos: int, name: str, sha: str, number: int) -> None:
-        self._connection.execute(
-            "INSERT INTO event_blobs (seq, pos, name, sha256) VALUES (?, ?, ?, ?)",
-            (seq, pos, name, sha),
-        )
-
-    def _insert(
-        self, number: int, sha: str, codec: str, size: int, data: bytes, base: int | None
-    ) -> None:
-        self._connection.execute(
-            "INSERT INTO blobs (id, sha256, codec, size, data) VALUES (?, ?, ?, ?, ?)",
-            (number, sha, codec, size, data),
-        )
-
-    def _stored_whole(self, number: int, content: bytes) -> None:
-        pass  # this format has no place for a base
 
 
 def blobs_of(connection: sqlite3.Connection) -> Blobs:

@@ -1,6 +1,6 @@
 """Every fact that a run can log: past tense, frozen, with an explicit wire name.
 
-A body is data only. ``kind`` says who made it: ``in`` is something that happened to
+A body is data only. ``kind`` says where it is from: ``in`` is something that happened to
 the run and may steer it, ``decision`` is something the core decided from what it had
 seen, ``meta`` is a note that steers nothing. Large texts are blobs; a body names them
 by ``*_sha256``. To change a body: raise its ``ver`` and add an upcaster
@@ -34,6 +34,8 @@ from events.bodies.evaluation import (
     EvaluationRequested,
 )
 from events.bodies.run import (
+    FORMAT,
+    OLDER_FORMATS,
     BaselineMeasured,
     BaselineRequested,
     BudgetExhausted,
@@ -60,6 +62,8 @@ from events.bodies.steering import (
 
 __all__ = [
     "BODIES",
+    "FORMAT",
+    "OLDER_FORMATS",
     "AgentCalled",
     "AgentFailed",
     "AgentReplied",

@@ -36,7 +36,8 @@ class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     effort: str | None = None
     max_tokens: int
     thinking: int | msgspec.UnsetType = msgspec.UNSET
-    """Tokens to think with before the answer; unset without any, as in older bodies."""
+    """Tokens to think with before the answer. Unset without any: a request's digest covers this
+    struct, and ``recorded:LOG`` finds replies in older logs by it."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,8 +46,8 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     rule: Literal["untried", "bound"]
     tie: int | None = None
-    down: list[str] | msgspec.UnsetType = msgspec.UNSET
-    """Planners that were left out, as they are down; unset if there are none."""
+    down: list[str] = []
+    """Planners that were left out, as they are down."""
 
 
 @event("AgentCalled", "decision")
@@ -71,10 +72,10 @@ class AgentCalled(Body, frozen=True, kw_only=True):
     template: str
     """Which system message: ``main``, ``alternate_1`` or ``alternate_2``."""
     wait_ms: int = 0
-    hints: list[int] | msgspec.UnsetType = msgspec.UNSET
-    """The user's hints that the prompt shows; unset without any, as in older bodies."""
-    pick: Pick | msgspec.UnsetType = msgspec.UNSET
-    """Unset where there is one model to ask, and where it is the one that was asked before."""
+    hints: list[int] = msgspec.field(default_factory=list)
+    """The user's hints that the prompt shows."""
+    pick: Pick | None = None
+    """None where there is one model to ask, and where it is the one that was asked before."""
     reply: ReplyForm = "whole"
     """A whole file, or ``spans``: replacements of the plan's marked blocks."""
 
@@ -150,7 +151,7 @@ class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
 
     ``usage`` is null where the server reported none: what such a call cost is not known.
-    ``reused`` is the ``run_seq`` of the reply that was taken instead of asking anybody, in the
+    ``reused`` is the ``run_seq`` of the reply that was taken instead of a model's, in the
     fork's parent or in the log of ``recorded:LOG``; its ``usage`` is nothing, because nothing
     was paid. ``file`` is the mailbox's that was taken. ``latency_ms`` of a reply that was
     deferred is how long the process waited that took it.
@@ -200,7 +201,7 @@ class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
 
 @event("ReplyRejected", "in")
 class ReplyRejected(Body, frozen=True, kw_only=True):
-    """The reply was not usable, with the reason that the agent is told."""
+    """The reply was not usable, with the reason that the agent is shown."""
 
     attempt: int
     role: Role
@@ -233,9 +234,9 @@ class AgentFailed(Body, frozen=True, kw_only=True):
 class CapabilityLearned(Body, frozen=True, kw_only=True):
     """A model refused a parameter, so it is not sent to it again in this run; or, where there is
     a ``limit``, it named that: the most tokens of output (``param`` is ``max_tokens``), or of
-    prompt and output (``context``), and no more is asked of it. Older bodies have none."""
+    prompt and output (``context``), and no more is asked of it."""
 
     model: str
     param: str
     message: str
-    limit: int | msgspec.UnsetType = msgspec.UNSET
+    limit: int | None = None

@@ -81,7 +81,7 @@ class EvaluationFaulted(Body, frozen=True, kw_only=True):
     try_: int = msgspec.field(name="try", default=1)
     message: str
     retryable: bool = True
-    """False: it will fail again until somebody mends the machine."""
+    """False: it will fail again until the machine is mended."""
     baseline: BaselineKind = "eager"
     """Which one, for attempt 0."""
 

@@ -11,6 +11,8 @@ from events.bodies.calls import Usage
 from events.outcomes import BaselineKind, Outcome
 
 __all__ = [
+    "FORMAT",
+    "OLDER_FORMATS",
     "BaselineMeasured",
     "BaselineRequested",
     "BudgetExhausted",
@@ -25,6 +27,11 @@ __all__ = [
     "StopRequested",
     "TaskRejected",
 ]
+
+
+FORMAT = "0.2"
+"""Of new runs. A change of a rule, of a draw or of the state's digest is another format."""
+OLDER_FORMATS = ("0.1",)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +52,7 @@ class GivenKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     key: str
 
 
-@event("RunStarted", "in", ver=2)
+@event("RunStarted", "in", ver=3)
 class RunStarted(Body, frozen=True, kw_only=True):
     """The whole resolved configuration and everything a replay has to know."""
 
@@ -59,9 +66,6 @@ class RunStarted(Body, frozen=True, kw_only=True):
     prices: dict[str, Price]
     prices_dated: str
     """When the table was last checked; prices of the configuration are in ``config``."""
-    flags: list[str]
-    """Behaviour flags, the changed rules that this run is searched by; a rule whose flag is
-    missing keeps its old form, so that old logs replay (``engine.core.flags``)."""
     versions: dict[str, str]
     device: dict[str, Any]
     canned: bool
@@ -69,7 +73,10 @@ class RunStarted(Body, frozen=True, kw_only=True):
     estimates: dict[str, Usage] = msgspec.field(default_factory=dict)
     """What one call of each role was expected to use, before there was one to go by."""
     given: GivenKernel | None = None
-    """Attempt 1, if there is one: nobody is asked for it."""
+    """Attempt 1, if there is one: no role is asked for it."""
+    format: str = FORMAT
+    """Names the rules and draws that the run is searched by. A run is read in any format, and
+    searched, resumed and replayed in its own only."""
 
 
 @event("RunResumed", "in")
@@ -85,9 +92,9 @@ class RunResumed(Body, frozen=True, kw_only=True):
     worked_ms: int = 0
     """How long processes had worked on the run until now, by the log's times."""
     require_isolation: str | None = None
-    """The tier that this process asked for, where it was told another than the run's."""
+    """The tier that this process asked for, where that is another than the run's."""
     mailbox: str | None = None
-    """Where this process looked for the run's mailbox, where it was told another directory."""
+    """Where this process looked for the run's mailbox, where that is another directory."""
     unsent: list[int] = msgspec.field(default_factory=list)
     """Calls without an answer that had not been sent when the last process ended: the newest try
     waited for its turn, or to be made again. Older bodies have none of them."""
@@ -132,13 +139,13 @@ class RunForked(Body, frozen=True, kw_only=True):
 
 @event("StopRequested", "in")
 class StopRequested(Body, frozen=True, kw_only=True):
-    """Somebody asked the run to end: ``source`` is a signal's name or a command.
+    """The run was asked to end: ``source`` is a signal's name or a command.
 
-    ``after_attempts``: not now, but when the attempts in flight are done; unset in older bodies.
+    ``after_attempts``: not now, but when the attempts in flight are done.
     """
 
     source: str
-    after_attempts: bool | msgspec.UnsetType = msgspec.UNSET
+    after_attempts: bool = False
 
 
 @event("DeadlineReached", "in")

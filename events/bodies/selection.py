@@ -30,8 +30,7 @@ class Draws(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     coin: int | None = None
     leaf: int | None = None
     tie: int | None = None
-    tournament: list[int] | msgspec.UnsetType = msgspec.UNSET
-    """Unset, not null: bodies that were written before it are written the same today."""
+    tournament: list[int] = []
 
 
 @event("NodeSelected", "decision")

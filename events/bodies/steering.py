@@ -1,4 +1,4 @@
-"""What the user tells a run while it goes on."""
+"""Steering: what the user changes of a run while it goes on."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ SQLite finds a row through the schema and a tree of pages: one damaged page hide
 hangs below it. Here every page of the file and of its ``-wal`` is looked at for itself, as
 https://sqlite.org/fileformat2.html describes them, and whatever decodes is handed out,
 rows of outdated copies of a page too. That is enough for a log, whose rows never change
-and whose hash chain tells which of them are true.
+and the hash chain shows which of them are true.
 """
 
 from __future__ import annotations

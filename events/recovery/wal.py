@@ -1,4 +1,4 @@
-"""The ``-wal`` beside a log: is it damaged, and who keeps it from shrinking?
+"""The ``-wal`` beside a log: damage, and the processes that keep it from shrinking.
 
 SQLite takes the first frame whose checksum is wrong for the end, since a power cut leaves
 such a frame. It can't be that when later transactions follow: with ``synchronous=FULL``
@@ -55,7 +55,7 @@ class Watch:
 
 
 def damage(log: Path) -> str | None:
-    """What is wrong with the ``-wal`` of a log that nobody writes; None if nothing."""
+    """What is wrong with the ``-wal`` of a log without a writer; None if nothing."""
     try:
         wal = beside(log, "-wal").read_bytes()
     except OSError:

@@ -12,10 +12,7 @@ import msgspec
 
 from events.outcomes import LABELS, Correct, Label, Outcome, Refused
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
-from gpu_sandbox.static_checks.source_labels import SOURCE_LABELS, source_labels
-
-TIMED_LABELS = frozenset(LABELS) - SOURCE_LABELS
-"""Those that only an evaluation finds."""
+from gpu_sandbox.static_checks.source_labels import source_labels
 
 
 def labelled(outcome: Correct, found: Mapping[Label, str]) -> tuple[Correct, list[str]]:
@@ -29,13 +26,11 @@ async def read(verdict: Verdict, request: EvaluationRequest) -> Verdict:
     """With the labels that its source shows, if it is correct."""
     if not isinstance(verdict.outcome, Correct):
         return verdict
-    outcome, notes = await shown(verdict.outcome, request.candidate_source, request.task_source)
+    found = await anyio.to_thread.run_sync(
+        source_labels, request.candidate_source, request.task_source
+    )
+    outcome, notes = labelled(verdict.outcome, found)
     return msgspec.structs.replace(verdict, outcome=outcome, notes=[*verdict.notes, *notes])
-
-
-async def shown(outcome: Correct, source: str, task_source: str) -> tuple[Correct, list[str]]:
-    """With the labels that ``source`` shows, and the notes that say why."""
-    return labelled(outcome, await anyio.to_thread.run_sync(source_labels, source, task_source))
 
 
 def accepted(outcome: Outcome, notes: Sequence[str], refuse: Collection[Label]) -> Outcome:

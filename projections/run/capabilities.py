@@ -25,7 +25,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     def learned(self, lesson: CapabilityLearned) -> Known:
         """What is known after ``lesson``; of two limits the lower one holds."""
         limit = lesson.limit
-        if limit is msgspec.UNSET:
+        if limit is None:
             refused = self.refused | {lesson.param}
             return msgspec.structs.replace(self, refused=refused)
         if lesson.param == "context":

@@ -43,7 +43,7 @@ class NotComparable(Exception):
 class Child(msgspec.Struct, kw_only=True):
     """A recorded attempt that has ended: all that the outside did in it.
 
-    ``given``: it is the user's kernel. ``said`` is who was asked and what they answered, in
+    ``given``: it is the user's kernel. ``said`` are its calls and their answers, in
     order; of tries that failed, those that took something. ``verdict`` is None for an abandoned
     one.
     """
@@ -84,30 +84,32 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
 
     Raises ``NotComparable`` for a run whose root was never measured.
     """
-    told = _Told()
+    recording = _Recording()
     for body in bodies:
-        told.apply(body)
-    if told.started is None or "eager" not in told.baselines:
+        recording.apply(body)
+    if recording.started is None or "eager" not in recording.baselines:
         raise NotComparable(f"{name}: its reference was never measured, so nothing was searched")
     children: dict[int, list[Child]] = {}
-    for child in sorted(told.ended, key=lambda child: child.node):
+    for child in sorted(recording.ended, key=lambda child: child.node):
         children.setdefault(child.parent, []).append(child)
     return Record(
         name=name,
         lineage=tuple(lineage),
-        started=told.started,
-        configs=told.configs,
-        baselines=told.baselines,
-        attempts_allowed=told.configs[-1].budget.attempts + told.extra_attempts,
-        attempts=len(told.ended),
+        started=recording.started,
+        configs=recording.configs,
+        baselines=recording.baselines,
+        attempts_allowed=recording.configs[-1].budget.attempts + recording.extra_attempts,
+        attempts=len(recording.ended),
         children=children,
         best=_best(
-            told.ended, told.baselines["eager"].runtime_ms or 0.0, told.configs[-1].search.score
+            recording.ended,
+            recording.baselines["eager"].runtime_ms or 0.0,
+            recording.configs[-1].search.score,
         ),
     )
 
 
-class _Told:
+class _Recording:
     """A fold over one run's bodies that owns mutable state."""
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ from engine.core.draws import draw
 from engine.core.evolve import evolve
 from engine.core.state import State, TeamOf
 from events.bodies import (
+    FORMAT,
     AgentCalled,
     AgentFailed,
     AgentReplied,
@@ -60,7 +61,7 @@ def simulate(
     """Search with ``config`` on the recorded trees. Pure.
 
     The seed is the configuration's plus ``order``. With ``order`` 0 and the configuration of
-    the only record the recorded search itself comes out.
+    the only record the recorded search itself comes out, unless that was of an older format.
     """
     return _Search(records, config, team_of, order).run()
 
@@ -98,7 +99,7 @@ class _Search:
         self._fold(
             msgspec.structs.replace(
                 first, config=msgspec.to_builtins(self._config), seed=self._config.search.seed,
-                prices=prices,
+                prices=prices, format=FORMAT,
             )
         )  # fmt: skip
         stopped, wanted = "", None
@@ -163,7 +164,7 @@ class _Search:
             return False
         at = 0
         if self._order:
-            at = draw(self._config.search.seed, "simulate/child", selected.attempt, len(unused))
+            at = draw(self._state.draw_key, "simulate/child", selected.attempt, len(unused))
         log, self._child = unused[at]
         self._said = 0
         self._left[log][self._child.parent].remove(self._child)
@@ -172,7 +173,7 @@ class _Search:
         return True
 
     def _answers(self, decision: Body) -> Iterator[Body]:
-        """What the recorded attempt was told at this point."""
+        """What the recorded attempt received at this point."""
         match decision:
             case BaselineRequested():
                 yield self._records[0].baselines[decision.baseline]

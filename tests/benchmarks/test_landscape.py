@@ -178,9 +178,9 @@ class _Watching(Agents):
         return super().propose(work)
 
 
-@pytest.mark.parametrize(("windows", "most"), [("true", 3), ("false", 0)])
+@pytest.mark.parametrize(("windows", "most"), [("true", 4), ("false", 0)])
 def test_agents_see_what_the_core_shows_them(windows: str, most: int) -> None:
-    # Five in all, the selected node and the root among them.
+    # Five in all, the selected node and the root among them; at the root that is one node.
     found = task()
     agents = _Watching(found, Skill(), rates(1.0), seed=0)
     search(found, agents, config_of([f"search.windows={windows}"], attempts=30))

@@ -43,7 +43,7 @@ async def _write(path: Path, measured: BaselineMeasured) -> None:
         task = Blob.text("task", TASK)
         started = RunStarted(
             title="t", config=config, task_name="t.py", task_sha256=sha256_hex(task.data),
-            templates={}, seed=0, prices={}, prices_dated="", flags=[], versions={}, device={},
+            templates={}, seed=0, prices={}, prices_dated="", versions={}, device={},
             canned=False,
         )  # fmt: skip
         log.append(run, started, [task])

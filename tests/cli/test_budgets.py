@@ -20,7 +20,7 @@ from tests.engine.test_loop import start
 from tests.engine.world import config_of
 
 pytestmark = pytest.mark.anyio
-LOG = Path(__file__).parents[1] / "histories" / "2_budget.db"
+LOG = Path(__file__).parents[1] / "histories" / "budget.db"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_a_run_that_would_end_again_at_once_is_left_as_it_is(
 async def test_patience_that_ran_out_starts_anew(tmp_path: Path) -> None:
     """So there is something to do, and resuming such a run is not refused."""
     log = tmp_path / "log.db"
-    log.write_bytes((LOG.parent / "1_patience.db").read_bytes())
+    log.write_bytes((LOG.parent / "patience.db").read_bytes())
     with LogReader(log) as reader:
         recovered = recover(reader, 1)
     check_goes_on(recovered, log, {}, worked_ms=0)

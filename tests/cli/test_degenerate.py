@@ -51,7 +51,7 @@ async def _write(path: Path, verdicts: list[tuple[list[str], list[str]]]) -> Non
         task = Blob.text("task", TASK)
         run.add(RunStarted(
             title="t", config=config, task_name="t.py", task_sha256=sha256_hex(task.data),
-            templates={}, seed=0, prices={"m": PRICE}, prices_dated="2026-11-21", flags=[],
+            templates={}, seed=0, prices={"m": PRICE}, prices_dated="2026-11-21",
             versions={}, device={}, canned=False,
         ), task)  # fmt: skip
         run.add(BaselineRequested())

@@ -217,12 +217,12 @@ def test_help_is_quick_and_complete() -> None:
 @pytest.mark.parametrize(
     ("history", "more", "why"),
     [
-        ("1_stark", [], "the run is finished; add attempts with --attempts +N"),
-        ("1_stark", ["--budget-usd", "+1"], "the run has no such budget"),
-        ("2_budget", [], "the device budget is used up; add to it with --budget-device-s +N"),
-        ("2_budget", ["--budget-device-s", "+0.001"], "the device budget is used up; add to it"),
-        ("2_budget", ["--attempts", "+9"], "the device budget is used up; add to it"),
-        ("1_mailed", ["--attempts", "+1", "--mailbox", "nowhere"], "is not here"),
+        ("stark", [], "the run is finished; add attempts with --attempts +N"),
+        ("stark", ["--budget-usd", "+1"], "the run has no such budget"),
+        ("budget", [], "the device budget is used up; add to it with --budget-device-s +N"),
+        ("budget", ["--budget-device-s", "+0.001"], "the device budget is used up; add to it"),
+        ("budget", ["--attempts", "+9"], "the device budget is used up; add to it"),
+        ("mailed", ["--attempts", "+1", "--mailbox", "nowhere"], "is not here"),
     ],
 )
 def test_a_resume_that_is_refused_leaves_the_log_as_it_is(

@@ -17,6 +17,7 @@ from events.bodies import AgentCalled, EvaluationFinished
 from events.envelope import Event
 from events.reader import LogReader
 from tests.cli.conftest import SMALL, run_engine
+from tests.histories.pins import HERE
 
 pytestmark = pytest.mark.process
 
@@ -143,8 +144,7 @@ def test_compare_sets_runs_side_by_side(forked: Path) -> None:
     assert [run["summary"]["attempts"] for run in found["runs"]] == [5, 4]
     assert found["incomparable"] == {}
     assert "by seconds" in engine("compare", forked)
-    histories = Path(__file__).parents[1] / "histories"
-    said = engine("compare", *sorted(histories.glob("1_*.db")))
+    said = engine("compare", HERE / "paper.db", HERE / "0.1" / "stark_softmax_h200.db")
     assert "NOT COMPARABLE: the runs differ in task, device, sandbox.protocol." in said
     with pytest.raises(Failure, match="nothing to compare"):
         engine("compare", f"{forked}#1")

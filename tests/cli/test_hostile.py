@@ -48,7 +48,7 @@ class _Hostile(rich._Run):
         config = msgspec.to_builtins(Config(model="m"))
         self.add(RunStarted(
             title="t.py", config=config, task_name="t.py", task_sha256=sha256_hex(task.data),
-            templates={}, seed=0, prices={}, prices_dated="2026-11-21", flags=[], versions={},
+            templates={}, seed=0, prices={}, prices_dated="2026-11-21", versions={},
             device={"name": "thing"}, canned=False,
         ), task)  # fmt: skip
         self.add(BaselineRequested())

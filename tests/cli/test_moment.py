@@ -17,9 +17,9 @@ from events.lock import WriterLock
 from events.reader import LogReader
 from tests.cli.conftest import run_engine
 
-HISTORY = Path(__file__).parents[1] / "histories" / "1_resumed.db"
+HISTORY = Path(__file__).parents[1] / "histories" / "resumed.db"
 """Three processes, two workers, an abandoned attempt."""
-FORKED = HISTORY.with_name("1_forked.db")
+FORKED = HISTORY.with_name("forked.db")
 
 
 def shown(*args: object) -> tuple[int, str, str]:
@@ -47,7 +47,7 @@ def test_at_each_event_the_run_looks_as_it_did_then(
         cut.execute(f"DROP TRIGGER {trigger}")
     seen = set()
     for at in range(len(bodies), 0, -1):
-        cut.execute("DELETE FROM event_blobs WHERE seq > ?", (at,))
+        cut.execute("DELETE FROM blob_refs WHERE seq > ?", (at,))
         cut.execute("DELETE FROM events WHERE seq > ?", (at,))
         cut.commit()
         so_far = bodies[:at]
@@ -69,13 +69,13 @@ def test_at_each_event_the_run_looks_as_it_did_then(
 
 
 @pytest.mark.parametrize("command", [("tree",), ("status",), ("show", 0), ("best",), ("report",)])
-@pytest.mark.parametrize("at", [0, -1, 90])
+@pytest.mark.parametrize("at", [0, -1, 92])
 def test_a_moment_that_never_was_is_an_error_with_the_range(
     command: tuple[object, ...], at: int
 ) -> None:
     code, out, said = shown(command[0], HISTORY, *command[1:], "--at", at)
     assert (code, out) == (2, "")
-    assert f"--at {at}: {HISTORY} has events 1 to 89" in said
+    assert f"--at {at}: {HISTORY} has events 1 to 91" in said
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from engine.cli.exits import Failure
 from engine.cli.main import cli
 
-LOG = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+LOG = Path(__file__).parents[1] / "histories" / "0.1" / "stark_softmax_h200.db"
 
 
 def ask(*args: object) -> Result:

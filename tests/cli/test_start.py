@@ -94,7 +94,7 @@ def test_a_run_that_asks_after_the_kernel_needs_its_key_at_the_start(tmp_path: P
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shutil.copy(HERE / "2_start.db", tmp_path_factory.mktemp("start") / "log.db"))
+    return Path(shutil.copy(HERE / "start.db", tmp_path_factory.mktemp("start") / "log.db"))
 
 
 @pytest.mark.parametrize("run", [1, 2])

@@ -19,7 +19,7 @@ from events.lock import holder
 from events.reader import LogReader
 from tests.cli.conftest import SEARCH, run_engine, start_engine
 
-STEERED = Path(__file__).parents[1] / "histories" / "2_steered.db"
+STEERED = Path(__file__).parents[1] / "histories" / "steered.db"
 
 
 def engine(*args: object) -> str:

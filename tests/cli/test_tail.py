@@ -17,7 +17,7 @@ from events.errors import RunUnknown
 from events.writer import LogWriter
 from tests.cli.conftest import start_engine
 
-LOG = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+LOG = Path(__file__).parents[1] / "histories" / "0.1" / "stark_softmax_h200.db"
 
 
 def tail(*args: object) -> list[str]:

@@ -16,7 +16,7 @@ from tests.cli.conftest import run_engine
 
 pytestmark = pytest.mark.process
 
-LOG = Path(__file__).parents[1] / "histories" / "2_steered.db"
+LOG = Path(__file__).parents[1] / "histories" / "steered.db"
 
 
 class Collector(HTTPServer):

@@ -42,6 +42,7 @@ LONG = (r"engine doctor", r"engine baseline ", r"engine (run|resume|status) soft
 EXITS = {
     r"engine replay edited.db --verify": 5,
     r"engine tree runs/demo.db --at 900": 2,
+    r"engine replay tests/histories/0.1": 2,
     r"engine (verify|recover) LOG": 5,
     r"engine (run|resume) softmax": 75,
 }

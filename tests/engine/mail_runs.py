@@ -57,7 +57,7 @@ async def step(
                 evaluator=evaluator or ScriptedEvaluator(),
             )  # fmt: skip
             if known:
-                return await loop.run(resumed({}, extra_attempts=0, extra_usd_micros=0))
+                return await loop.run(resumed({}))
             first, blobs = run_started(
                 config=config, task_name="double.py", task_source=TASK, device={}, canned=False,
                 texts=texts,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from engine.config import Budget, Config, PlannerConfig, Roles
 from engine.core.evolve import evolve
-from engine.core.flags import BUDGET_ESTIMATES_2, FLAGS
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
@@ -43,10 +42,8 @@ def used(state: State) -> dict[str, int]:
 
 
 def allowed(state: State) -> dict[str, int | None]:
-    return {
-        "usd": state.usd_micros_allowed, "tokens": state.tokens_allowed,
-        "device": state.device_ms_allowed,
-    }  # fmt: skip
+    granted = state.granted
+    return {"usd": granted.usd_micros, "tokens": granted.tokens, "device": granted.device_ms}
 
 
 worlds = st.builds(
@@ -123,7 +120,7 @@ def test_when_wall_time_is_up_nothing_is_begun_and_a_resume_goes_on_with_it(work
     assert world.state.attempts, "what was begun is kept"
     kept = set(world.state.attempts)
     world.take_over(RunResumed(versions={}, extra_wall_ms=5_000, worked_ms=61_000))
-    assert (world.state.wall_ms_allowed, world.state.worked_ms) == (65_000, 61_000)
+    assert (world.state.granted.wall_ms, world.state.worked_ms) == (65_000, 61_000)
     world.run()
     assert world.state.stopped == "finished"
     assert kept <= set(world.state.tree.nodes) - {0}
@@ -153,13 +150,12 @@ def test_before_the_first_call_the_runs_own_forecast_is_the_estimate() -> None:
     assert [b for b in world.run().bodies if isinstance(b, AgentCalled)], "without one, it tries"
 
 
-@pytest.mark.parametrize(("flags", "affordable"), [(list(FLAGS), False), ([], True)])
-def test_of_several_planners_the_dearest_is_expected(flags: list[str], affordable: bool) -> None:
+@pytest.mark.parametrize(("usd", "affordable"), [(0.02, False), (0.2, True)])
+def test_of_several_planners_the_dearest_is_expected(usd: float, affordable: bool) -> None:
     plan = PlannerConfig(models=["fake:unheard-of", "fake:m"])
-    config = msgspec.structs.replace(budgeted(usd=0.02), model="fake:no", roles=Roles(plan=plan))
+    config = msgspec.structs.replace(budgeted(usd=usd), model="fake:no", roles=Roles(plan=plan))
     estimates = {"plan": Usage(output_tokens=4_000)}  # six cents
-    old = [flag for flag in FLAGS if flag != BUDGET_ESTIMATES_2]
-    world = begun(config, estimates, flags or old)
+    world = begun(config, estimates)
     world.feed(
         BaselineMeasured(runtime_ms=10, spread=0.1, repetitions=9, timings_s={}, isolation=[])
     )
@@ -169,7 +165,7 @@ def test_of_several_planners_the_dearest_is_expected(flags: list[str], affordabl
 
 def test_a_try_that_a_killed_process_left_counts_as_its_estimate() -> None:
     estimates = {role: Usage(output_tokens=400) for role in ("plan", "code", "debug")}
-    world = begun(budgeted(usd=0.02), estimates, list(FLAGS))
+    world = begun(budgeted(usd=0.02), estimates)
     world.feed(
         BaselineMeasured(runtime_ms=10, spread=0.1, repetitions=9, timings_s={}, isolation=[])
     )
@@ -182,9 +178,9 @@ def test_a_try_that_a_killed_process_left_counts_as_its_estimate() -> None:
     assert replay(as_events(world.bodies), team_of).difference is None
 
 
-def begun(config: Config, estimates: dict[str, Usage], flags: list[str]) -> World:
+def begun(config: Config, estimates: dict[str, Usage]) -> World:
     world = World(config, 1)
-    first = msgspec.structs.replace(world.state.started, estimates=estimates, flags=flags)
+    first = msgspec.structs.replace(world.state.started, estimates=estimates)
     world.state, world.bodies, world.pending = State(team_of), [], []
     world.feed(first)
     return world

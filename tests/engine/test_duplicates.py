@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from agents.clients.port import Request
 from agents.replies.normal_form import source_key
-from engine.core.flags import DUPLICATES_SHARE_VERDICTS
 from events.bodies import EvaluationFinished, PromptRendered, RunForked
 from events.bodies import EvaluationRequested as Requested
 from events.reader import LogReader
@@ -177,4 +176,3 @@ def test_a_fork_with_other_limits_judges_again() -> None:
     (forked,) = [body for body in other.bodies if isinstance(body, RunForked)]
     assert forked.config["sandbox"] != parent.state.started.config["sandbox"]  # type: ignore[union-attr]
     assert other.state.first_with == {}
-    assert DUPLICATES_SHARE_VERDICTS in other.state.flags

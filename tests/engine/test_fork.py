@@ -16,7 +16,7 @@ from agents.templates import Templates
 from engine.config import Config
 from engine.core.state import State
 from engine.loop.run import RunLoop
-from engine.loop.start import forked, recover, resumed, run_started
+from engine.loop.start import forked, recover, resumed
 from engine.loop.texts import Texts
 from events.bodies import (
     AgentCalled,
@@ -26,11 +26,10 @@ from events.bodies import (
     EvaluationFinished,
     NodeSelected,
     RunForked,
-    RunStarted,
     RunStopped,
     Usage,
 )
-from events.envelope import Blob, Event
+from events.envelope import Event
 from events.outcomes import Correct, Label, Refused
 from events.reader import LogReader
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
@@ -38,7 +37,6 @@ from gpu_sandbox.evaluate.labels import accepted
 from projections.run.overview import overview_of
 from replay.recorded import out_of_log
 from replay.verify import replay
-from tests.engine import test_loop
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import DyingLog, dies, start
 from tests.engine.world import World, as_events, config_of, team_of
@@ -103,7 +101,7 @@ async def resume(path: Path, run: int, parent: int, client: ScriptedClient) -> S
                 templates=Templates(texts=found.templates), clients=clients,
                 evaluator=ScriptedEvaluator(),
             )  # fmt: skip
-            return await loop.run(resumed({}, extra_attempts=0, extra_usd_micros=0))
+            return await loop.run(resumed({}))
 
 
 def check(path: Path, run: int, *, shares: int) -> list[Event]:
@@ -239,43 +237,6 @@ async def test_recorded_verdicts_are_held_against_what_the_fork_refuses(tmp_path
         assert isinstance(found.outcome, Refused) == (now is strict)
         assert (found.reused is None) == (name == "b") == bool(evaluator.judged)
         check(path, 2, shares=3)
-
-
-@pytest.mark.parametrize("old", [True, False], ids=["older", "new"])
-async def test_verdicts_from_before_labels_are_held_against_them_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
-) -> None:
-    """What the source shows is read now; what timing shows takes timing."""
-    if old:
-        monkeypatch.setattr(test_loop, "run_started", _before_labels)
-    path = tmp_path / "log.db"
-    await start(path, config_of(attempts=1), ScriptedClient(), ScriptedEvaluator())
-    read, timed = ScriptedEvaluator(), ScriptedEvaluator()
-    asked: list[tuple[Label, ScriptedEvaluator]] = [("torch-only", read), ("not-gated", timed)]
-    for label, evaluator in asked:
-        config = refusing(config_of(attempts=1), label)
-        client = {"fake:m": ScriptedClient()}
-        await fork(path, 1, 3, client, config=config, recorded=True, evaluator=evaluator)
-    with LogReader(path) as reader:
-        first, one, other = (
-            next(e.body for e in reader.events(run) if isinstance(e.body, EvaluationFinished))
-            for run in (1, 2, 3)
-        )
-    assert isinstance(first.outcome, Correct)
-    assert isinstance(one.outcome, Refused)
-    assert one.outcome.label == "torch-only"
-    assert "no kernel of its own" in one.notes[-1]
-    assert (one.reused is not None, read.judged) == (True, [])
-    assert (other.reused is None) == bool(timed.judged) == old
-    check(path, 2, shares=3)
-    check(path, 3, shares=3)
-
-
-def _before_labels(**options: Any) -> tuple[RunStarted, list[Blob]]:
-    first, blobs = run_started(**options)
-    sandbox = {key: value for key, value in first.config["sandbox"].items() if key != "refuse"}
-    config = {**first.config, "sandbox": sandbox}
-    return msgspec.structs.replace(first, config=config), list(blobs)
 
 
 async def test_another_model_gets_what_was_in_flight_at_the_fork(whole: Path) -> None:

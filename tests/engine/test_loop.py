@@ -113,7 +113,7 @@ async def go_on(
                 log, 1, recovered.state, Texts(reader.text), Templates(texts=recovered.templates),
                 client, evaluator,
             )  # fmt: skip
-            first = resumed({}, extra_attempts=attempts, unsent=recovered.unsent)
+            first = resumed({}, extra={"attempts": attempts}, unsent=recovered.unsent)
             return await loop.run(first)
 
 

@@ -11,7 +11,6 @@ from engine.cli.run.resumable import shorter_lines
 from engine.cli.views.progress import event_line
 from engine.config import Config
 from events.bodies import AgentCalled, AgentReplied, CapabilityLearned
-from events.codec import encode_body
 from events.reader import LogReader
 from projections.run.overview import Overview
 from tests.agents.dialects import DIALECTS, Dialect
@@ -179,8 +178,3 @@ async def test_a_budget_to_think_with_still_fits(tmp_path: Path) -> None:
         (g.body["max_tokens"], g.body.get("thinking", {}).get("budget_tokens")) for g in team.got
     ]
     assert asked == [(ASKED, 32_000), (8192, 4096), (8192, None)]
-
-
-def test_other_lessons_are_logged_as_they_always_were() -> None:
-    lesson = CapabilityLearned(model="m", param="temperature", message="no")
-    assert b"limit" not in encode_body(lesson)

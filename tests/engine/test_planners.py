@@ -144,10 +144,10 @@ def test_each_pick_is_the_naive_bandits(world: World) -> None:
         if not isinstance(body, AgentCalled):
             continue
         if body.role != "plan":
-            assert (body.model, body.pick) == ("fake:m", msgspec.UNSET)
+            assert (body.model, body.pick) == ("fake:m", None)
             continue
         if body.attempt in chosen:  # asked again, or tried again
-            assert (body.model, body.pick) == (chosen[body.attempt], msgspec.UNSET)
+            assert (body.model, body.pick) == (chosen[body.attempt], None)
             continue
         chosen[body.attempt] = body.model
         assert isinstance(body.pick, Pick)
@@ -165,7 +165,7 @@ def test_each_pick_is_the_naive_bandits(world: World) -> None:
         assert body.pick.rule == "bound"
         assert body.model in tied
         if body.pick.tie is not None:
-            assert body.pick.tie == draw(config.search.seed, "planner", body.attempt, len(tied))
+            assert body.pick.tie == draw(world.state.draw_key, "planner", body.attempt, len(tied))
     assert replay(as_events(world.bodies), team_of).difference is None
 
 
@@ -216,7 +216,7 @@ def test_the_better_of_two_equally_dear_planners_is_asked_more() -> None:
 def test_without_a_list_nothing_is_picked() -> None:
     world = World(config_of(attempts=5), 1).run()
     called = [b for b in world.bodies if isinstance(b, AgentCalled)]
-    assert {b.pick for b in called} == {msgspec.UNSET}
+    assert {b.pick for b in called} == {None}
     assert list(world.state.planners.arms) == ["fake:m"]
     assert Planners().arms == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import eq
 from typing import Any
 
 import msgspec
@@ -12,9 +13,8 @@ from hypothesis import strategies as st
 
 from engine.config import Budget, Config
 from engine.core.decide import decide
-from engine.core.draws import COIN, draw, sample
+from engine.core.draws import COIN, DrawKey, draw, sample
 from engine.core.evolve import evolve
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, FLAGS
 from engine.core.frontier import OrderedIds
 from engine.core.policies import POLICIES
 from engine.core.state import State
@@ -51,17 +51,17 @@ configs = st.builds(
     call_tries=st.integers(1, 3),
 )
 worlds = st.builds(
-    lambda config, chance, trouble, failing, flags: World(
-        config, chance, trouble=trouble, failing=failing, flags=flags
+    lambda config, chance, trouble, failing: World(
+        config, chance, trouble=trouble, failing=failing
     ).run(),
     configs,
     st.integers(0, 2**31),
     st.sampled_from([0.0, 0.0, 0.1, 0.3]),
     st.sampled_from([0.1, 0.5, 0.9, 1.0]),
-    st.sets(st.sampled_from(sorted(FLAGS))).map(sorted),
 )
-GOLDEN_COINS = [642251086, 3278941295, 1643654804]
-GOLDEN_SAMPLE = [2, 7, 11, 13, 16]
+KEY = DrawKey(7, "task")
+GOLDEN_COINS = [1304932427, 366896425, 1115073261]
+GOLDEN_SAMPLE = [7, 9, 12, 13, 17]
 deep = settings(max_examples=examples(150), deadline=None)
 
 
@@ -74,7 +74,7 @@ def test_every_run_ends_and_uses_its_attempts(world: World) -> None:
     started = sum(isinstance(body, NodeSelected) for body in world.bodies)
     assert started == ended == world.state.attempts_ended
     if stopped.status == "finished":
-        assert started == world.state.attempts_allowed
+        assert started == world.state.granted.attempts
     else:
         assert stopped.reason == "nothing_eligible"
     best = min(
@@ -230,9 +230,6 @@ def test_a_dollar_budget_ends_the_run() -> None:
     assert BudgetExhausted(budget="usd") in world.bodies
     # Two calls of 4,500 usd_micros an attempt: a third attempt would not fit.
     assert world.state.spend.total.usd_micros == 18_000
-    before = [flag for flag in FLAGS if flag != BUDGET_BEFORE_EACH_CALL]
-    config = config_of(usd=0.02, attempts=1000, root_throttle=None)
-    assert World(config, 5, flags=before).run().state.spend.total.usd_micros == 27_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans())))
@@ -247,14 +244,32 @@ def test_ordered_ids_are_a_sorted_set(changes: list[tuple[int, bool]]) -> None:
 
 
 def test_draws_are_fixed_for_ever() -> None:
-    """Golden values: a change here would break every old log."""
-    assert [draw(7, "coin", attempt, COIN) for attempt in (1, 2, 3)] == GOLDEN_COINS
-    assert sample(7, "window/plan", 1, 20, 5) == GOLDEN_SAMPLE
+    """Golden values: a change here would break every log of this format."""
+    assert [draw(KEY, "coin", attempt, COIN) for attempt in (1, 2, 3)] == GOLDEN_COINS
+    assert sample(KEY, "window/plan", 1, 20, 5) == GOLDEN_SAMPLE
+
+
+@pytest.mark.parametrize("other", [DrawKey(8, "task"), DrawKey(7, "another task")])
+def test_seed_and_task_key_all_draws(other: DrawKey) -> None:
+    coins, others = ([draw(key, "coin", n, 2) for n in range(1000)] for key in (KEY, other))
+    assert 400 < sum(map(eq, coins, others)) < 600
+
+
+def test_runs_of_a_suite_do_not_explore_at_the_same_attempts() -> None:
+    config = config_of(epsilon=0.3, seed=7, attempts=20)
+    explored = {tuple(explorations(World(config, 1, task=task).run())) for task in "abcdef"}
+    assert len(explored) == 6
+    again = [explorations(World(config, 1, task="a").run()) for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def explorations(world: World) -> list[int]:
+    return [b.attempt for b in world.bodies if isinstance(b, NodeSelected) and b.rule == "explore"]
 
 
 def test_draws_are_uniform() -> None:
-    counts = Counter(draw(1, "leaf", attempt, 3) for attempt in range(3000))
+    counts = Counter(draw(KEY, "leaf", attempt, 3) for attempt in range(3000))
     assert all(900 < counts[value] < 1100 for value in range(3))
-    subsets = Counter(tuple(sample(1, "w", attempt, 4, 2)) for attempt in range(3000))
+    subsets = Counter(tuple(sample(KEY, "w", attempt, 4, 2)) for attempt in range(3000))
     assert len(subsets) == 6
     assert all(400 < count < 600 for count in subsets.values())

@@ -17,8 +17,8 @@ from engine.core.policies import POLICIES
 from engine.core.state import State
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
-from engine.loop.steering import Answer, ask, listen, write
-from engine.loop.steering_commands import Wish
+from engine.loop.steering import Answer, apply_offline, listen, send_command
+from engine.loop.steering_commands import SteeringCommand
 from engine.loop.texts import Texts
 from events.bodies import (
     AgentCalled,
@@ -207,22 +207,26 @@ async def test_a_run_is_told_over_its_socket_then_at_rest_and_remembers(tmp_path
     # Longer than an address of a socket may be.
     path = tmp_path / ("d" * 60) / "log.db"
     path.parent.mkdir()
-    wish = Wish(run="feed", hints=["Use float4 loads."], ban=[1], stop_after_attempts=True)
-    told = Told(3, lambda: ask(path, wish))
+    command = SteeringCommand(
+        run="feed", hints=["Use float4 loads."], ban=[1], stop_after_attempts=True
+    )
+    told = Told(3, lambda: send_command(path, command))
     state = await told.run(path)
     assert told.answer is not None
-    assert (len(told.answer.told), told.answer.refused) == (3, None)
+    assert (len(told.answer.events), told.answer.refused) == (3, None)
     assert (state.stopped, state.stop_reason) == ("interrupted", "engine steer")
     assert not path.with_name("log.db.sock").exists()
 
-    at_rest = await write(path, Wish(run="feed", pin=2, unban=[1], hints=["And fuse."]))
-    assert len(at_rest.told) == 3
-    refused = await write(path, Wish(run="feed", ban=[0, 999]))
+    at_rest = await apply_offline(
+        path, SteeringCommand(run="feed", pin=2, unban=[1], hints=["And fuse."])
+    )
+    assert len(at_rest.events) == 3
+    refused = await apply_offline(path, SteeringCommand(run="feed", ban=[0, 999]))
     assert refused.refused == f"no node 999: the run has 0 to {state.attempts_started}"
-    assert ask(path, wish) is None
+    assert send_command(path, command) is None
 
-    wish = Wish(run="feed", withdraw=[1], stop_after_attempts=True)
-    told = Told(state.attempts_ended + 2, lambda: ask(path, wish))
+    command = SteeringCommand(run="feed", withdraw=[1], stop_after_attempts=True)
+    told = Told(state.attempts_ended + 2, lambda: send_command(path, command))
     await told.run(path)
     whole = replayed(path)
     assert whole.check.problems == []
@@ -246,18 +250,20 @@ async def test_a_run_is_told_over_its_socket_then_at_rest_and_remembers(tmp_path
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("command", "said"),
     [
-        (Wish(run="other", unpin=True), "another run of this log is going on"),
-        (Wish(run="feed", unpin=True), "no node is pinned"),
-        (Wish(run="feed", withdraw=[4]), "no hint 4 is in force (there are: none)"),
-        (Wish(run="feed", hints=["good"], unban=[1]), "node 1 is not banned"),
-        (Wish(run="feed", hints=[" "]), "the hint is empty"),
+        (SteeringCommand(run="other", unpin=True), "another run of this log is going on"),
+        (SteeringCommand(run="feed", unpin=True), "no node is pinned"),
+        (SteeringCommand(run="feed", withdraw=[4]), "no hint 4 is in force (there are: none)"),
+        (SteeringCommand(run="feed", hints=["good"], unban=[1]), "node 1 is not banned"),
+        (SteeringCommand(run="feed", hints=[" "]), "the hint is empty"),
     ],
 )
-async def test_what_can_not_be_told_leaves_no_trace(tmp_path: Path, wish: Wish, said: str) -> None:
+async def test_what_can_not_be_told_leaves_no_trace(
+    tmp_path: Path, command: SteeringCommand, said: str
+) -> None:
     path = tmp_path / "log.db"
-    told = Told(2, lambda: ask(path, wish), budget=10)
+    told = Told(2, lambda: send_command(path, command), budget=10)
     state = await told.run(path)
     assert told.answer is not None
     assert said in (told.answer.refused or "")

@@ -6,7 +6,6 @@ Only the outside is made up. Selection, windows, retries and endings are the rea
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 from engine.config import Budget, Config, Prompts, Sandbox, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import team_of
 from events.bodies import (
@@ -43,9 +41,7 @@ from events.outcomes import CompileFailed, Correct, Crashed, Outcome, WrongResul
 __all__ = ["World", "as_events", "config_of", "started", "team_of"]
 
 
-def started(
-    config: Config, flags: Sequence[str] = tuple(FLAGS), given: GivenKernel | None = None
-) -> RunStarted:
+def started(config: Config, given: GivenKernel | None = None, task: str = "0" * 64) -> RunStarted:
     price = Price(
         input_usd_micros_per_mtok=3_000_000,
         output_usd_micros_per_mtok=15_000_000,
@@ -53,9 +49,9 @@ def started(
         cache_write_usd_micros_per_mtok=3_750_000,
     )
     return RunStarted(
-        title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256="0" * 64,
+        title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256=task,
         templates={}, seed=config.search.seed, prices={"fake:m": price}, prices_dated="2026-01-01",
-        flags=list(flags), versions={}, device={}, canned=False, given=given,
+        versions={}, device={}, canned=False, given=given,
     )  # fmt: skip
 
 
@@ -77,8 +73,8 @@ class World:
 
     def __init__(
         self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5,
-        flags: Sequence[str] = tuple(FLAGS), dear: int = 1, lease_s: float = 0.0,
-        given: GivenKernel | None = None,
+        dear: int = 1, lease_s: float = 0.0, given: GivenKernel | None = None,
+        task: str = "0" * 64,
     ) -> None:  # fmt: skip
         self.random = random.Random(chance)
         self.trouble = trouble
@@ -90,7 +86,7 @@ class World:
         self.state = State(team_of)
         self.bodies: list[Body] = []
         self.pending: list[Body] = []
-        self.feed(started(config, flags, given))
+        self.feed(started(config, given, task))
 
     def feed(self, body: Body) -> None:
         """Append one ``in`` event and all decisions that follow from it."""

@@ -42,7 +42,6 @@ from events.lock import WriterLock, holder, lock_path
 from events.reader import LogReader
 from events.verify import verify_file, verify_log
 from events.writer import LogWriter
-from tests.events.format_1 import begin_format_1
 
 pytestmark = pytest.mark.anyio
 
@@ -51,14 +50,7 @@ def note(text: str) -> Body:
     return StopRequested(source=text)
 
 
-TEXTS = {1: "blobs", 2: "blob_data"}
-NAMES = {1: "event_blobs", 2: "blob_refs"}
-each_format = pytest.mark.parametrize("form", [1, 2])
-
-
-async def write(path: Path, count: int = 5, *, form: int = FORMAT) -> None:
-    if form == 1:
-        begin_format_1(path)
+async def write(path: Path, count: int = 5) -> None:
     async with LogWriter(path) as log:
         run = log.create_run("ab12")
         for number in range(count):
@@ -197,29 +189,22 @@ async def test_numbers_that_json_lacks_are_refused_and_nothing_is_appended(
         "DELETE FROM runs",
         "INSERT OR REPLACE INTO runs VALUES (1, 'zz', 0, NULL, NULL)",
         "INSERT OR REPLACE INTO runs VALUES (2, 'ab12', 0, NULL, NULL)",
-        "UPDATE {texts} SET data = x'00'",
-        "INSERT OR REPLACE INTO {texts} (id, sha256, codec, size, data)"
-        " VALUES (1, {sha}, 'raw', 1, x'00')",
-        "INSERT OR REPLACE INTO {texts} (rowid, sha256, codec, size, data)"
-        " VALUES (1, {sha}, 'raw', 1, x'00')",
-        "DELETE FROM {texts}",
-        "DELETE FROM {names}",
-        "UPDATE {names} SET name = 'y'",
-        "INSERT OR REPLACE INTO {names} SELECT * FROM {names} WHERE seq = 5",
-        "INSERT INTO {names} SELECT 1, 1, name, {ref} FROM {names} WHERE seq = 1",
+        "UPDATE blob_data SET data = x'00'",
+        "INSERT OR REPLACE INTO blob_data (id, sha256, codec, size, data)"
+        " VALUES (1, zeroblob(32), 'raw', 1, x'00')",
+        "INSERT OR REPLACE INTO blob_data (rowid, sha256, codec, size, data)"
+        " VALUES (1, zeroblob(32), 'raw', 1, x'00')",
+        "DELETE FROM blob_data",
+        "DELETE FROM blob_refs",
+        "UPDATE blob_refs SET name = 'y'",
+        "INSERT OR REPLACE INTO blob_refs SELECT * FROM blob_refs WHERE seq = 5",
+        "INSERT INTO blob_refs SELECT 1, 1, name, blob FROM blob_refs WHERE seq = 1",
     ],
 )
-@each_format
-async def test_the_file_itself_refuses_to_be_rewritten(
-    tmp_path: Path, form: int, statement: str
-) -> None:
+async def test_the_file_itself_refuses_to_be_rewritten(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "log.db"
-    await write(path, form=form)
+    await write(path)
     connection = raw(path)
-    statement = statement.format(
-        texts=TEXTS[form], names=NAMES[form], ref=("sha256", "blob")[form - 1],
-        sha=(f"'{'0' * 64}'", f"x'{'0' * 64}'")[form - 1],
-    )  # fmt: skip
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
     connection.close()
@@ -237,14 +222,13 @@ async def test_a_base_is_an_earlier_text_that_stands_alone(tmp_path: Path) -> No
     connection.close()
 
 
-@each_format
-async def test_replacing_a_blob_changes_nothing(tmp_path: Path, form: int) -> None:
+async def test_replacing_a_blob_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
-    await write(path, form=form)
+    await write(path)
     connection = raw(path)
     connection.execute(
-        f"INSERT OR REPLACE INTO {TEXTS[form]} (id, sha256, codec, size, data)"
-        f" SELECT 9, sha256, 'raw', 3, x'626164' FROM {TEXTS[form]}"
+        "INSERT OR REPLACE INTO blob_data (id, sha256, codec, size, data)"
+        " SELECT 9, sha256, 'raw', 3, x'626164' FROM blob_data"
     )
     (sha,) = connection.execute("SELECT sha256 FROM blobs").fetchone()
     connection.close()
@@ -316,29 +300,25 @@ def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(
         ("UPDATE events SET ts_us = 1 WHERE seq = 3", "does not match"),
         ("UPDATE events SET kind = 'decision' WHERE seq = 3", "does not match"),
         ("DELETE FROM events WHERE seq = 3", "event 3 of the run is missing"),
-        ("DELETE FROM {names} WHERE seq = 3", "does not match"),
-        ("UPDATE {names} SET name = 'other' WHERE seq = 3", "does not match"),
-        ("UPDATE {texts} SET data = x'00', codec = 'raw'", "is not what its name says"),
-        ("UPDATE {texts} SET size = 7", "is not of its stated size"),
-        ("DELETE FROM {texts}", "is missing"),
+        ("DELETE FROM blob_refs WHERE seq = 3", "does not match"),
+        ("UPDATE blob_refs SET name = 'other' WHERE seq = 3", "does not match"),
+        ("UPDATE blob_data SET data = x'00', codec = 'raw'", "is not what its name says"),
+        ("UPDATE blob_data SET size = 7", "is not of its stated size"),
+        ("DELETE FROM blob_data", "is missing"),
         ("DROP TRIGGER events_update", "the append-only guard events_update was removed"),
         ("UPDATE runs SET uid = 'other'", "does not match"),
         ("UPDATE runs SET created_us = 1", "does not match"),
-        ("UPDATE {names} SET pos = 4 WHERE seq = 3", "numbered with a gap"),
+        ("UPDATE blob_refs SET pos = 4 WHERE seq = 3", "numbered with a gap"),
         (
-            "INSERT INTO {names} SELECT 77, 0, name, {ref} FROM {names} WHERE seq = 3",
+            "INSERT INTO blob_refs SELECT 77, 0, name, blob FROM blob_refs WHERE seq = 3",
             "refers to nothing in events",
         ),
         ("UPDATE events SET seq = 99 WHERE seq = 2", "stands before an earlier event"),
     ],
 )
-@each_format
-async def test_verify_finds_what_was_altered(
-    tmp_path: Path, form: int, damage: str, found: str
-) -> None:
+async def test_verify_finds_what_was_altered(tmp_path: Path, damage: str, found: str) -> None:
     path = tmp_path / "log.db"
-    await write(path, form=form)
-    damage = damage.format(texts=TEXTS[form], names=NAMES[form], ref=("sha256", "blob")[form - 1])
+    await write(path)
     connection = raw(path)
     connection.execute("BEGIN")  # one sync for all that follows
     triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
@@ -514,8 +494,8 @@ async def test_verify_finds_a_flipped_byte_and_survives_a_cut_file(tmp_path: Pat
     path = tmp_path / "log.db"
     await write(path, 200)
     data = bytearray(path.read_bytes())
-    at = data.index(b'{"source":"100"}')
-    path.write_bytes(data[:at] + b'{"source":"900"}' + data[at + 16 :])
+    at = data.index(b'"source":"100"')
+    path.write_bytes(data[:at] + b'"source":"900"' + data[at + 14 :])
     with LogReader(path) as reader:
         assert verify_log(reader).problems
     path.write_bytes(data[: len(data) // 2])

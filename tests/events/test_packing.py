@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,18 @@ from hypothesis import strategies as st
 from events.blobs.packing import Packer, unpacked
 from events.bodies import StopRequested
 from events.envelope import Blob
+from events.errors import OlderFormat
 from events.reader import LogReader
 from events.recovery.recover import recover_log
 from events.redact import redact
 from events.text_index import TextIndex
 from events.verify import verify_file
 from events.writer import LogWriter
-from tests.events.format_1 import begin_format_1
+from tests.histories.pins import HERE
 
 pytestmark = pytest.mark.anyio
+
+FORMAT_1 = HERE / "0.1" / "stark_softmax_h200.db"
 
 KERNEL = "".join(f"  float acc_{n} = load(row + {n * 37}) * scale[{n}];\n" for n in range(60))
 KERNELS = [KERNEL.replace("acc_7 ", f"sum_{n} ") for n in range(12)]
@@ -153,34 +157,27 @@ def _recovered(log: Path, new: Path, saved: list[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("made", [redact, lambda reader, new: recover_log(reader.path, new)])
-async def test_a_log_of_format_1_is_written_on_and_copied_into_the_new_one(
+def test_a_log_of_format_1_is_copied_into_the_new_one(
     tmp_path: Path, made: Callable[[LogReader, Path], object]
 ) -> None:
-    old, new = tmp_path / "old.db", tmp_path / "new.db"
-    begin_format_1(old)
-    await _written(old)
-    async with LogWriter(old) as writer:
-        again = writer.append(1, StopRequested(source="later"), [Blob.text("k", KERNEL + "later")])
-        await writer.durable(again)
-    assert _sql(old, "PRAGMA user_version") == [(1,)]
-    with LogReader(old) as reader:
-        check = verify_file(old)
-        assert (check.problems, check.blobs) == ([], 13)
-        texts = [reader.text(e.blobs[0]) for e in reader.events(1, after=1)]
-        assert texts == [*KERNELS, KERNEL + "later"]
+    new = tmp_path / "new.db"
+    with LogReader(FORMAT_1) as reader:
         made(reader, new)
-    copied = verify_file(new)
-    assert (copied.problems, copied.head) == ([], check.head)
-    assert _sql(new, "PRAGMA user_version") == [(2,)]
-
-
-async def test_both_formats_say_the_same_to_sql(log: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old.db"
-    begin_format_1(old)
-    await _written(old)
+    check, copied = verify_file(FORMAT_1), verify_file(new)
+    assert check.problems == copied.problems == []
+    assert copied.head == check.head
+    assert [_sql(log, "PRAGMA user_version") for log in (FORMAT_1, new)] == [[(1,)], [(2,)]]
     for query in (
-        "SELECT * FROM event_blobs ORDER BY seq, pos", "SELECT id, sha256, size FROM blobs",
+        "SELECT * FROM event_blobs ORDER BY seq, pos",
+        "SELECT sha256, size FROM blobs ORDER BY sha256",
         "SELECT e.type, b.size FROM events AS e JOIN event_blobs USING (seq) JOIN blobs AS b"
         " USING (sha256) ORDER BY seq, pos",
     ):  # fmt: skip
-        assert _sql(old, query) == _sql(log, query)
+        assert _sql(new, query) == _sql(FORMAT_1, query)
+
+
+def test_a_log_of_format_1_is_not_written_on(tmp_path: Path) -> None:
+    old = Path(shutil.copy(FORMAT_1, tmp_path / "old.db"))
+    with pytest.raises(OlderFormat, match=r"engine 0\.1 wrote and this one only reads"):
+        LogWriter(old)
+    assert old.read_bytes() == FORMAT_1.read_bytes()

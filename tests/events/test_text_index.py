@@ -17,7 +17,7 @@ from events.redact import redact
 from events.text_index import Hit, TextIndex
 from events.writer import LogWriter
 
-HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+HISTORY = Path(__file__).parents[1] / "histories" / "0.1" / "stark_softmax_h200.db"
 
 
 @pytest.fixture

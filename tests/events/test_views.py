@@ -29,7 +29,8 @@ VIEWS = {
     "history", "nodes", "calls", "evaluations", "baselines", "best_over_time", "costs_by_role",
     "in_doubt", "blobs", "event_blobs",
 }  # fmt: skip
-HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+HISTORIES = Path(__file__).parents[1] / "histories"
+HISTORY = HISTORIES / "0.1" / "stark_softmax_h200.db"
 
 
 def called(call: int, try_: int = 1) -> Body:
@@ -107,7 +108,7 @@ async def test_requests_without_an_answer_are_in_doubt(tmp_path: Path) -> None:
 
 async def test_a_fork_shows_what_it_shares(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
-    path.write_bytes(HISTORY.read_bytes())
+    path.write_bytes((HISTORIES / "stark_workers.db").read_bytes())
     async with LogWriter(path) as log:
         with LogReader(path) as reader:
             (at,) = reader.events(1, after=30, upto=31)

@@ -69,7 +69,7 @@ async def _search(path: Path, url: str, attempts: int, killed: Killed | None) ->
                 evaluator=ScriptedEvaluator(),
             )  # fmt: skip
             if recovered:
-                await loop.run(resumed({}, extra_attempts=0, extra_usd_micros=0))
+                await loop.run(resumed({}))
             else:
                 first, blobs = run_started(
                     config=config_of(attempts=attempts, workers=3), task_name="double.py",

@@ -281,7 +281,7 @@ def test_a_lost_row_of_a_run_is_found_again_by_its_first_event(
 
 
 def test_a_redacted_log_is_recovered_with_its_tombstones(tmp_path: Path) -> None:
-    history = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+    history = Path(__file__).parents[1] / "histories" / "0.1" / "stark_softmax_h200.db"
     redacted, new = tmp_path / "redacted.db", tmp_path / "new.db"
     with LogReader(history) as reader:
         redact(reader, redacted)

@@ -9,9 +9,11 @@ import msgspec
 
 from events.reader import LogReader
 
-__all__ = ["HERE", "PINS", "Pin", "histories", "read_pins"]
+__all__ = ["HERE", "OLDER", "PINS", "Pin", "histories", "read_pins"]
 
 HERE = Path(__file__).parent
+OLDER = sorted((HERE / "0.1").glob("*.db"))
+"""Logs that engine 0.1 wrote: read, and not replayed."""
 PINS = HERE / "pins.toml"
 
 
@@ -23,16 +25,18 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     digest: str
 
 
-def histories() -> dict[str, tuple[Path, int]]:
-    """Every recorded run: the log's name without ``.db``, with ``#RUN`` where a log has several
-    → its log and its number there."""
-    return {name: place for path in sorted(HERE.glob("*.db")) for name, place in _runs(path)}
+def histories(*, older: bool = False) -> dict[str, tuple[Path, int]]:
+    """Every recorded run of this format, or of an ``older`` one: the log's name without ``.db``,
+    with ``#RUN`` where it has several → its log and its number there."""
+    logs = OLDER if older else sorted(HERE.glob("*.db"))
+    return {name: place for path in logs for name, place in _runs(path)}
 
 
 def _runs(path: Path) -> list[tuple[str, tuple[Path, int]]]:
+    name = str(path.relative_to(HERE)).removesuffix(".db")
     with LogReader(path) as reader:
         runs = [run.run_id for run in reader.runs()]
-    return [(path.stem if runs == [1] else f"{path.stem}#{run}", (path, run)) for run in runs]
+    return [(name if runs == [1] else f"{name}#{run}", (path, run)) for run in runs]
 
 
 def read_pins() -> dict[str, Pin]:

@@ -1,4 +1,4 @@
-"""Record a log that is kept for ever: ``make history NAME=…``, or all that are missing.
+"""Record a log that is kept: ``make history NAME=…``, or all that are missing.
 
 Real runs of ``engine run`` on the CPU with canned replies, one of them by mail. A log that is
 there is never made anew: what it proves is that the engine of today decides as the one that
@@ -20,7 +20,6 @@ from typing import NamedTuple
 import msgspec
 
 from engine.cli.exits import Exit
-from events.connect import FORMAT
 from events.errors import LogError
 from events.reader import LogReader
 from tests.cli.conftest import engine_command, environment
@@ -56,16 +55,8 @@ RECIPES = {
     "stark": Recipe(["--attempts", 8]),
     "stark_workers": Recipe(["--attempts", 8, "--workers", 4, "--backend", "trio"]),
     "ma_only": Recipe(["--method", "ma_only", "--attempts", 8]),
-    "ma_only_workers": Recipe(
-        ["--method", "ma_only", "--attempts", 7, "--workers", 3, "--backend", "trio"]
-    ),
     "best_of_k": Recipe(["--set", "search.policy=best_of_k", "--attempts", 6]),
     "paper": Recipe(["--preset", "paper", "--language", "cpp", "--attempts", 7]),
-    "epsilon_greedy": Recipe(
-        ["--set", "search.leaf_bias=false", "--set", "search.root_throttle=null",
-         "--set", "search.dead_branch=null", "--set", "search.epsilon=0.6", "--attempts", 8,
-         "--seed", 3]
-    ),
     "no_windows": Recipe(
         ["--set", "search.windows=false", "--set", "prompts.system=rotate", "--attempts", 6,
          "--workers", 2]
@@ -78,18 +69,17 @@ RECIPES = {
     "reflexion": Recipe(["--method", "reflexion", "--attempts", 7]),
     "search_agent": Recipe(["--method", "search_agent", "--attempts", 8]),
     **{
-        f"{name}{'_workers' if workers > 1 else ''}": Recipe(
-            ["--set", f"search.policy={policy}", "--attempts", 8, "--workers", workers, *more]
+        policy: Recipe(
+            ["--set", f"search.policy={policy}", "--attempts", 8, "--workers", 3, *more]
         )
-        for name, policy, more in (
-            ("canonical", "epsilon_greedy", ["--set", "search.epsilon=0.6", "--seed", 3]),
-            ("greedy", "greedy", []),
-            ("mcts", "mcts", []),
-            ("evolution", "evolution", ["--set", "search.population=3"]),
-            ("iterative", "iterative", []),
-            ("random", "random", []),
-        )
-        for workers in (1, 3)
+        for policy, more in {
+            "epsilon_greedy": ["--set", "search.epsilon=0.6", "--seed", 3],
+            "greedy": [],
+            "mcts": [],
+            "evolution": ["--set", "search.population=3"],
+            "iterative": [],
+            "random": [],
+        }.items()
     },
     "ablations": Recipe(
         ["--set", "search.anchors=false", "--set", "search.repairs=false",
@@ -116,7 +106,9 @@ RECIPES = {
     ),
     "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
                         "--patience", 2, "--attempts", 9]),
-    "paused": Recipe(["--model", HOPELESS, "--attempts", 9, "--workers", 2]),
+    "paused": Recipe(
+        ["--model", HOPELESS, "--attempts", 14, "--workers", 2, "--set", "search.epsilon=0.9"]
+    ),
     "resumed": Recipe(
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
@@ -157,12 +149,13 @@ RECIPES = {
 
 
 def record(name: str) -> None:
-    path = HERE / f"{FORMAT}_{name}.db"
+    path = HERE / f"{name}.db"
     if path.exists():
         raise SystemExit(f"{path.name} is there, and stays as it is; give the new one another name")
     recipe, log = RECIPES[name], path.relative_to(ROOT)
     command: Sequence[object] = (
         "run", "tests/cli/small/task.py", "--model", BOOK, "--device", "cpu",
+        "--set", "sandbox.threads=1",  # on a busy machine threads wait for each other
         "--display", "none", *recipe.run, "--log", log,
     )  # fmt: skip
     for events, number in recipe.stops:
@@ -225,7 +218,7 @@ def _pin(path: Path) -> None:
 
 
 def main(names: list[str]) -> None:
-    recorded = {log.stem.partition("_")[2] for log in HERE.glob("*.db")}
+    recorded = {log.stem for log in HERE.glob("*.db")}
     missing = [name for name in RECIPES if name not in recorded]
     for name in names or missing:
         record(name)

@@ -134,7 +134,7 @@ async def write_rich(path: Path) -> None:
         task = Blob.text("task", TASK)
         run.add(RunStarted(
             title="rich", config=config, task_name="rich.py", task_sha256=sha256_hex(task.data),
-            templates={}, seed=0, prices={"m": PRICE}, prices_dated="2026-11-21", flags=[],
+            templates={}, seed=0, prices={"m": PRICE}, prices_dated="2026-11-21",
             versions={}, device={"name": "thing"}, canned=False,
         ), task)  # fmt: skip
         run.add(BaselineRequested())

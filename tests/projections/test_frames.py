@@ -37,7 +37,7 @@ from projections.run.overview import overview_of
 from tests.histories.pins import histories
 from tests.projections.rich import PRICE
 
-RUNS = histories()
+RUNS = histories() | histories(older=True)
 HISTORIES = sorted({path for path, _ in RUNS.values()})
 
 

@@ -115,7 +115,7 @@ def test_it_stands_where_figures_stand(rich: Path) -> None:
 
 
 def test_a_log_of_before_shows_no_place_for_it() -> None:
-    log = str(histories()["1_best_of_k"][0])
+    log = str(histories(older=True)["0.1/stark_softmax_h200"][0])
     for command in ("report", "status", "tree"):
         shown = CliRunner().invoke(cli, [command, log]).stdout
         assert "×" in shown

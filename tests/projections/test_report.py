@@ -18,7 +18,7 @@ from projections.search.failures import reason_class
 from projections.search.steps import Step
 from tests.histories.pins import histories
 
-RUNS = histories()
+RUNS = histories() | histories(older=True)
 
 
 def report(path: Path, run: int = 1) -> Report:
@@ -93,7 +93,7 @@ def test_the_views_say_the_same(name: str, rich: Path) -> None:
 
 def test_the_command_prints_markdown_and_json(rich: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    shown = run.invoke(cli, ["report", str(rich), str(RUNS["1_best_of_k"][0])]).stdout
+    shown = run.invoke(cli, ["report", str(rich), str(RUNS["best_of_k"][0])]).stdout
     assert shown.startswith("# rich.py")
     assert "| all       |        7 |        5 |        4 |       3 |                 2 |" in shown
     assert "canned replies" in shown
@@ -123,7 +123,7 @@ def test_labels_stand_beside_every_figure(rich: Path) -> None:
 
 
 def test_a_run_without_labels_shows_no_place_for_them() -> None:
-    log = str(RUNS["1_best_of_k"][0])
+    log = f"{RUNS['0.1/start#1'][0]}#1"
     for command in ("report", "status", "tree"):
         shown = CliRunner().invoke(cli, [command, log]).stdout
         assert "×" in shown
@@ -132,16 +132,16 @@ def test_a_run_without_labels_shows_no_place_for_them() -> None:
 
 
 def test_several_planners_are_set_side_by_side(rich: Path) -> None:
-    path, run = RUNS["2_planners#2"]
+    path, run = RUNS["planners#2"]
     planners = report(path, run).planners
     found = {name.rpartition("/")[2]: (arm.pulls, arm.in_flight) for name, arm in planners.items()}
-    assert found == {"playbook.toml": (3, 0), "hopeless.toml": (3, 0)}
+    assert found == {"playbook.toml": (4, 0), "hopeless.toml": (4, 0)}
     (good,) = [arm.mean_reward for arm in planners.values() if arm.mean_reward]
     assert 0 < good < 1
     shown = CliRunner().invoke(cli, ["report", f"{path}#{run}"]).stdout
-    assert "| playbook:tests/histories/hopeless.toml |     3 | 0.15" in shown
+    assert "| playbook:tests/histories/hopeless.toml |     4 | 0.25" in shown
     status = CliRunner().invoke(cli, ["status", f"{path}#{run}"]).stdout
-    assert "hopeless.toml: 3 pulls, mean reward 0.15, $0.0000, 0 tokens" in status
+    assert "hopeless.toml: 4 pulls, mean reward 0.25, $0.0000, 0 tokens" in status
     priced = report(rich).planners["m"]
     assert priced.pulls == 5
     assert priced.cost_usd is None, "one of its plans went to a coder without a price"

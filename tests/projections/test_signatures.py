@@ -178,11 +178,11 @@ def shown(*args: object) -> str:
 
 
 def test_people_are_shown_them_and_tables_hold_them(tmp_path: Path) -> None:
-    log = HERE / "1_ma_only.db"
+    log = HERE / "ma_only.db"
     report = json.loads(shown("report", log, "--json"))
     said = shown("report", log)
-    gaps = ["gap, closed by a repair: 5 by 6, 7 by 8", "gap, open: 1 (2 tried), 4"]
-    for line in gaps:
+    lines = ["gap, closed by a repair: 5 by 6, 7 by 8", "gap, open: 1 (2 tried), 4"]
+    for line in lines:
         assert f"- planning-implementation {line}" in said
         assert f"signature  planning-implementation {line}" in shown("status", log)
     assert "| first-pass success       | 20 %  | 1 of 5 instructions; 2 more" in said
@@ -199,7 +199,8 @@ def test_people_are_shown_them_and_tables_hold_them(tmp_path: Path) -> None:
     assert sum(row["grounded"] is True for row in rows) == fidelity["grounded"]
     signatures = (tmp_path / "signatures.jsonl").read_text().splitlines()
     found = [json.loads(row) for row in signatures]
-    assert [row["closed_by"] for row in found] == [
+    gaps = [row for row in found if row["signature"] == "planning_implementation_gap"]
+    assert [row["closed_by"] for row in gaps] == [
         gap["closed_by"] for gap in report["signatures"]["gaps"]
     ]
 
@@ -222,9 +223,9 @@ def test_dead_branches_and_a_dominating_root_are_marked(tmp_path: Path) -> None:
 
 def test_texts_that_were_left_out_are_not_counted(tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
-    shown("export", HERE / "1_ma_only.db", "--redact", "-o", copy)
+    shown("export", HERE / "ma_only.db", "--redact", "-o", copy)
     whole, redacted = (
-        json.loads(shown("report", log, "--json")) for log in (HERE / "1_ma_only.db", copy)
+        json.loads(shown("report", log, "--json")) for log in (HERE / "ma_only.db", copy)
     )
     assert (redacted["fidelity"]["compared"], redacted["fidelity"]["inside_share"]) == (0, None)
     assert redacted["fidelity"]["first_pass"] == whole["fidelity"]["first_pass"]

@@ -26,7 +26,7 @@ def spans_of(name: str, upto: int | None = None) -> list[Span]:
         return [*made, *fold.rest()]
 
 
-@pytest.mark.parametrize("name", ["1_resumed", "2_forked#2", "1_paused", "1_mailed", "2_steered"])
+@pytest.mark.parametrize("name", ["resumed", "forked#2", "paused", "mailed", "steered"])
 def test_every_step_of_a_run_is_a_span_within_its_attempt(name: str) -> None:
     spans = spans_of(name)
     path, run = RUNS[name]
@@ -54,10 +54,10 @@ def test_every_step_of_a_run_is_a_span_within_its_attempt(name: str) -> None:
 
 
 def test_what_a_log_ends_in_the_middle_of_is_unanswered() -> None:
-    path, run = RUNS["1_stark"]
+    path, run = RUNS["stark"]
     with LogReader(path) as reader:
         called = next(e for e in reader.events(run) if isinstance(e.body, AgentCalled))
-    rest = {span.name: span.error for span in spans_of("1_stark", called.run_seq)}
+    rest = {span.name: span.error for span in spans_of("stark", called.run_seq)}
     chat = next(name for name in rest if name.startswith("chat "))
     assert rest == {chat: "unanswered", "attempt 1": "unanswered", "invoke_workflow stark": ""}
 

@@ -17,7 +17,7 @@ from events.bodies import ReplyParsed, Usage
 from events.reader import LogReader
 
 HISTORIES = Path(__file__).parents[1] / "histories"
-HISTORY, SPANS = HISTORIES / "1_stark_softmax_h200.db", HISTORIES / "2_spans.db"
+HISTORY, SPANS = HISTORIES / "0.1" / "stark_softmax_h200.db", HISTORIES / "spans.db"
 
 
 def export(out: Path, *args: object) -> tuple[Result, list[dict[str, Any]]]:

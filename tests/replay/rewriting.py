@@ -14,7 +14,7 @@ from events.writer import LogWriter
 
 __all__ = ["HISTORY", "edited", "rewritten"]
 
-HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+HISTORY = Path(__file__).parents[1] / "histories" / "stark_workers.db"
 """Four workers: at the start four selections and calls stand behind one another."""
 
 

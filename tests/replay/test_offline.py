@@ -33,7 +33,10 @@ def outcomes(logs: list[str], *, hash_seed: int) -> list[str]:
 
 def test_replay_asks_nothing_of_the_world(tmp_path: Path) -> None:
     """Explaining a difference neither: an edited log is among them."""
-    change = "UPDATE events SET body = json_set(body, '$.node', 7) WHERE seq = 56"
+    change = (
+        "UPDATE events SET body = json_set(body, '$.node', 7)"
+        " WHERE type = 'NodeSelected' AND json_extract(body, '$.attempt') = 6"
+    )
     logs = [*HISTORIES, str(edited(tmp_path / "edited.db", change))]
     lines = outcomes(logs, hash_seed=0)
     for line, log in zip(lines, logs, strict=True):

@@ -37,7 +37,7 @@ from tests.engine.world import World, config_of, team_of
 from tests.thorough import examples
 
 LOGS = Path(__file__).parents[1] / "histories"
-SOFTMAX = LOGS / "1_stark_softmax_h200.db"
+SOFTMAX = LOGS / "0.1" / "stark_softmax_h200.db"
 
 searches = st.fixed_dictionaries(
     {
@@ -317,7 +317,7 @@ def test_the_command_tells_people_coverage_and_bias() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([SOFTMAX, LOGS / "1_stark_layer_norm_h200.db"], "differ in task"),
+        ([SOFTMAX, LOGS / "stark.db"], "differ in task"),
         ([SOFTMAX, SOFTMAX], "share attempts"),
         ([SOFTMAX, "--policy", "clever"], "known: stark, epsilon_greedy"),
         ([SOFTMAX, "--set", "sandbox.protocol=paper"], "sandbox.protocol can't be simulated"),

@@ -11,7 +11,7 @@ from engine.cli.address import Opened, open_run
 from engine.cli.exits import Exit
 from engine.cli.inspect.inspect import emit, json_option
 from engine.cli.views.draw import printable, value_text
-from engine.cli.views.event_lines import story
+from engine.cli.views.event_lines import step_line
 from engine.cli.views.table import table_lines
 from events.errors import BlobRedacted
 
@@ -50,7 +50,7 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
         def watch(state: State, event: Event) -> None:
             if prompts is not None:
                 prompts.watch(state, event)
-            line = "" if verifying or as_json else story(event.body)
+            line = "" if verifying or as_json else step_line(event.body)
             if line:
                 click.echo(f"{event.run_seq:>5}  {printable(line)}")
 

@@ -14,10 +14,10 @@ from engine.cli.exits import Failure
 from engine.cli.inspect.at_position import load
 from engine.cli.inspect.inspect import emit, find_node, json_option
 from engine.cli.views.draw import loop_words, ms, printable, value_text
-from engine.cli.views.event_lines import told
+from engine.cli.views.event_lines import event_line
 from engine.cli.views.table import table_lines
 from projections.candidate.labels import labels_words
-from replay.diff import Noted, Parting, RunDiff, Side, diff_runs
+from replay.diff import LoggedEvent, Parting, RunDiff, Side, diff_runs
 
 __all__ = ["diff"]
 
@@ -131,5 +131,7 @@ def _best(best: Any) -> str:
     return f"node {best.node}: {ms(best.runtime_ms)}, {speed}"
 
 
-def _event(noted: Noted) -> str:
-    return printable(f"event {noted.run_seq} {noted.type}: {told(noted.body)}".removesuffix(": "))
+def _event(logged: LoggedEvent) -> str:
+    return printable(
+        f"event {logged.run_seq} {logged.type}: {event_line(logged.body)}".removesuffix(": ")
+    )

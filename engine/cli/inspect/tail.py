@@ -10,7 +10,7 @@ import click
 from engine.cli.address import log_errors, split
 from engine.cli.inspect.inspect import emit, json_option
 from engine.cli.views.draw import printable
-from engine.cli.views.event_lines import told
+from engine.cli.views.event_lines import event_line
 from events.envelope import Event
 from events.lock import holder
 from events.reader import LogReader
@@ -27,7 +27,7 @@ _POLLS_A_LOOK = 50
 @click.option("-n", "--events", "count", type=click.IntRange(min=0), default=10, show_default=True,
               help="How many of the newest events to begin with.")  # fmt: skip
 @click.option("-f", "--follow", is_flag=True,
-              help="Go on with what comes, until nobody writes the log any more.")  # fmt: skip
+              help="Go on with what comes, until the log has no writer.")  # fmt: skip
 @json_option
 def tail(log: str, count: int, follow: bool, as_json: bool) -> None:
     """Print the newest events of LOG, with --json one object a line; works while it is written."""
@@ -74,4 +74,4 @@ def _record(event: Event, reader: LogReader) -> dict[str, object]:
 def _line(event: Event, *, several: bool) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event.ts_us // 1_000_000))
     where = f"#{event.run_id} {event.run_seq:>5}" if several else f"{event.run_seq:>5}"
-    return f"{clock} {where}  {event.type:<19}  {printable(told(event.body))}".rstrip()
+    return f"{clock} {where}  {event.type:<19}  {printable(event_line(event.body))}".rstrip()

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -20,10 +21,13 @@ from engine.cli.settings.layers import SettingsError, amend
 from engine.config import Config
 from engine.core.state import State
 from events.errors import LogDamaged
-from events.reader import LogReader
+from events.reader import LogReader, RunRow
 
 if TYPE_CHECKING:
     from agents.clients.turns import Turns
+    from engine.loop.start import Recovered
+    from events.envelope import Event
+    from projections.run.overview import Overview
 
 __all__ = ["fork"]
 
@@ -88,33 +92,19 @@ async def _fork(told: _Told, turns: Turns) -> Any:
     from engine.cli.run.session import Done, drive
     from engine.loop.forecast import forecast_rest
     from engine.loop.run import RunLoop
-    from engine.loop.start import forked, recover
+    from engine.loop.start import forked
     from engine.loop.texts import Texts
     from events.writer import LogWriter
     from replay.recorded import out_of_log
 
-    # What can be refused is refused before the log is opened for writing.
-    with open_run(told.log) as opened:
-        path, parent = opened.reader.path, opened.run
-        overview = load(opened, told.at)
-        point = next(opened.reader.events(parent.run_id, after=told.at - 1, upto=told.at), None)
-        if point is None:
-            raise LogDamaged(f"{opened.name}: event {told.at} of the run is missing")
-        recovered = recover(opened.reader, parent.run_id, upto=told.at)
-        assert recovered.state.started is not None
-        task_source = opened.reader.text(recovered.state.started.task_sha256)
-    state = recovered.state
+    point = _point(told)
+    path, parent, state = point.path, point.parent, point.recovered.state
     config, changed = _configured(state, told)
-    if config.roles.code.reply == "spans" and "code_spans.md" not in recovered.templates:
-        raise Failure(
-            "roles.code.reply can't be spans here: a fork has its parent's prompts, and LOG is from"
-            " before there were any for that; start a new run"
-        )
+    templates = Templates(texts=point.recovered.templates)
     async with AsyncExitStack() as stack:
         expected = forecast_rest(
-            state, config, Templates(texts=recovered.templates), task_source,
-            attempts=config.budget.attempts,
-        )  # fmt: skip
+            state, config, templates, point.task_source, attempts=config.budget.attempts
+        )
         clients = await open_clients(
             stack, config, state.attempts.values(), asked=expected.attempts > 0,
             instead=None if told.replies == "recorded" else set_instead(config),
@@ -133,29 +123,63 @@ async def _fork(told: _Told, turns: Turns) -> Any:
         first = forked(
             state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
             replies=told.replies, evaluations=told.evaluations, canned=canned,
-            worked_ms=overview.wall_us // 1000,
+            worked_ms=point.overview.wall_us // 1000,
         )  # fmt: skip
         uid = secrets.token_hex(8)
-        run_id = log.fork(parent.run_id, point, uid)
+        run_id = log.fork(parent.run_id, point.event, uid)
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
             recorded=verdicts, wait_s=config.clients.wait_s, turns=turns,
-            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+            templates=templates, clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"
-        begun = Done(overview=overview, state=state, name=name, uid=uid)
+        begun = Done(overview=point.overview, state=state, name=name, uid=uid)
         return await drive(loop, first, [], begun, told.display, sandbox)
+
+
+class _Point(msgspec.Struct, frozen=True):
+    """Where the fork leaves its parent, whose last shared event is ``event``."""
+
+    path: Path
+    parent: RunRow
+    event: Event
+    recovered: Recovered
+    overview: Overview
+    task_source: str
+
+
+def _point(told: _Told) -> _Point:
+    """What can be refused is refused before the log is opened for writing. Raises ``Failure``."""
+    from engine.loop.start import recover
+
+    with open_run(told.log) as opened:
+        reader, parent = opened.reader, opened.run
+        overview = load(opened, told.at)
+        event = next(reader.events(parent.run_id, after=told.at - 1, upto=told.at), None)
+        if event is None:
+            raise LogDamaged(f"{opened.name}: event {told.at} of the run is missing")
+        recovered = recover(reader, parent.run_id, upto=told.at)
+        assert recovered.state.started is not None
+        return _Point(
+            path=reader.path,
+            parent=parent,
+            event=event,
+            recovered=recovered,
+            overview=overview,
+            task_source=reader.text(recovered.state.started.task_sha256),
+        )
 
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     """The fork's configuration, and the keys that it changes. Raises ``Failure``."""
+    granted = state.granted
     budget = msgspec.structs.replace(
         state.config.budget,
-        attempts=state.attempts_allowed,
-        usd=_divided(state.usd_micros_allowed, 1_000_000),
-        tokens=state.tokens_allowed,
-        device_s=_divided(state.device_ms_allowed, 1000),
-        wall_s=_divided(state.wall_ms_allowed, 1000),
+        attempts=granted.attempts,
+        usd=_divided(granted.usd_micros, 1_000_000),
+        tokens=granted.tokens,
+        device_s=_divided(granted.device_ms, 1000),
+        wall_s=_divided(granted.wall_ms, 1000),
     )
     try:
         config, changed = amend(

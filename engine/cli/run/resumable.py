@@ -16,13 +16,13 @@ from events.bodies import DeadlineReached
 
 __all__ = ["check_goes_on", "check_resumable", "shorter_lines"]
 
-_FLAGS = {
+_OPTIONS = {
     "usd": ("usd_micros", "--budget-usd"),
     "tokens": ("tokens", "--budget-tokens"),
     "device": ("device_ms", "--budget-device-s"),
     "wall": ("wall_ms", "--budget-wall-s"),
 }
-"""Budget → what ``extra`` calls more of it, and how it is asked for."""
+"""Budget → its name in ``BudgetGrant`` and in ``extra``, and the option that adds to it."""
 _ENDED = {
     "attempts": "the run is finished; add attempts with --attempts +N",
     "target_speedup": "the target speedup is reached; nothing is left to do",
@@ -30,7 +30,7 @@ _ENDED = {
     " earlier event, or with other settings: engine fork",
     **{
         budget: f"the {budget} budget is used up; add to it with {flag} +N"
-        for budget, (_, flag) in _FLAGS.items()
+        for budget, (_, flag) in _OPTIONS.items()
     },
 }
 
@@ -39,12 +39,8 @@ def check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
     """Raises ``Failure``. ``extra`` is what the user adds to the budgets."""
     if state.started is None:
         raise Failure(f"{path}: the run ended before its first event; start it anew")
-    limits = {
-        "usd": state.usd_micros_allowed, "tokens": state.tokens_allowed,
-        "device": state.device_ms_allowed, "wall": state.wall_ms_allowed,
-    }  # fmt: skip
-    for budget, (more, flag) in _FLAGS.items():
-        if extra[more] and limits[budget] is None:
+    for more, flag in _OPTIONS.values():
+        if extra[more] and getattr(state.granted, more) is None:
             raise Failure(f"{path}: {flag}: the run has no such budget to add to")
 
 
@@ -53,10 +49,10 @@ def check_goes_on(
 ) -> None:
     """Raises ``Failure`` where a resumed run would end again at once, which is tried out on
     ``recovered``: it is of no further use. ``worked_ms``: by all processes so far."""
-    more = {f"extra_{name}": amount for name, amount in extra.items()}
-    first = resumed({}, worked_ms=worked_ms, unsent=recovered.unsent, **more)  # type: ignore[arg-type]
+    first = resumed({}, extra=extra, worked_ms=worked_ms, unsent=recovered.unsent)
     state = evolve(recovered.state, first)
-    if state.wall_ms_allowed is not None and worked_ms >= state.wall_ms_allowed:
+    wall_ms = state.granted.wall_ms
+    if wall_ms is not None and worked_ms >= wall_ms:
         state = evolve(state, DeadlineReached(budget="wall"))
     while (decision := decide(state)) is not None:
         state = evolve(state, decision)

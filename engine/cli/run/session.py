@@ -29,13 +29,13 @@ from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.methods import team_of
 from engine.loop.run import RunLoop
-from engine.loop.start import prices_today, recover, resumed, run_started
+from engine.loop.start import Recovered, prices_today, recover, resumed, run_started
 from engine.loop.steering import listen
 from engine.loop.texts import Texts
 from events.bodies import Body
 from events.envelope import Blob
 from events.errors import LogError, WriterFailed
-from events.reader import LogReader
+from events.reader import LogReader, RunRow
 from events.writer import LogWriter
 from gpu_sandbox.api.evaluator import Evaluator
 from gpu_sandbox.backends.known import backend_named
@@ -143,22 +143,14 @@ async def go_on(
 ) -> Done:
     """Resume a run. ``extra`` is added to its budgets, by the names that ``RunResumed`` has for
     it without ``extra_``. Raises ``Failure`` and ``LogError``."""
-    # What the log itself refuses is refused before it is opened for writing.
-    with LogReader(path) as before:
-        row = before.find_run(run)
-        recovered = recover(before, row.run_id)
-        newest = before.newest_run_seq(row.run_id)
-        overview = overview_of(before.events(row.run_id))
-        worked_ms = overview.wall_us // 1000
-        state, config = recovered.state, recovered.state.config
-        check_resumable(state, path, extra)
-        if state.stopped in ("finished", "exhausted"):
-            check_goes_on(recover(before, row.run_id), path, extra, worked_ms)
+    before = _resumable(path, run, extra)
+    row, recovered, overview = before.row, before.recovered, before.overview
+    state, config = recovered.state, recovered.state.config
     check_mailboxes(config, state.attempts.values(), mailbox)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
-        if reader.newest_run_seq(row.run_id) != newest:
+        if reader.newest_run_seq(row.run_id) != before.newest:
             raise Failure(f"{path}: another process wrote it just now; try again")
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
@@ -167,12 +159,12 @@ async def go_on(
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         expected = forecast_rest(
             state, config, templates, reader.text(state.started.task_sha256),
-            attempts=state.attempts_allowed + extra["attempts"],
+            attempts=state.granted.attempts + extra["attempts"],
         )  # fmt: skip
         recorded = overview.fork is not None and overview.fork.replies == "recorded"
         clients = await open_clients(
             stack, config, state.attempts.values(), asked=expected.attempts > 0, mailbox=mailbox,
-            instead=None if recorded else fork_instead(config, name, newest),
+            instead=None if recorded else fork_instead(config, name, before.newest),
             so_far=lambda: (event.body for event in reader.events(row.run_id)),
         )  # fmt: skip
         sandbox = await open_sandbox(stack, config)
@@ -192,12 +184,42 @@ async def go_on(
             turns=turns,
         )  # fmt: skip
         first = resumed(
-            device, worked_ms=worked_ms, require_isolation=require_isolation,
+            device, worked_ms=before.worked_ms, require_isolation=require_isolation,
             mailbox=None if mailbox is None else str(mailbox), unsent=recovered.unsent,
-            **{f"extra_{name}": amount for name, amount in extra.items()},
+            extra=extra,
         )  # fmt: skip
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
         return await drive(loop, first, [], done, display, sandbox)
+
+
+class _Resumable(msgspec.Struct, frozen=True):
+    """A run that can go on, as its log has it; ``newest`` is its last event."""
+
+    row: RunRow
+    recovered: Recovered
+    overview: Overview
+    newest: int
+
+    @property
+    def worked_ms(self) -> int:
+        return self.overview.wall_us // 1000
+
+
+def _resumable(path: Path, run: str | None, extra: Mapping[str, int]) -> _Resumable:
+    """What the log itself refuses is refused before it is opened for writing. Raises
+    ``Failure``."""
+    with log_errors(path), LogReader(path) as reader:
+        row = reader.find_run(run)
+        found = _Resumable(
+            row=row,
+            recovered=recover(reader, row.run_id),
+            overview=overview_of(reader.events(row.run_id)),
+            newest=reader.newest_run_seq(row.run_id),
+        )
+        check_resumable(found.recovered.state, path, extra)
+        if found.recovered.state.stopped in ("finished", "exhausted"):
+            check_goes_on(recover(reader, row.run_id), path, extra, found.worked_ms)
+    return found
 
 
 def _isolated(config: Config, require: str) -> Config:

@@ -12,11 +12,11 @@ import click
 from engine.cli.address import log_errors, open_run
 from engine.cli.exits import Failure
 from engine.cli.inspect.inspect import emit, json_option
-from engine.cli.views.event_lines import told
+from engine.cli.views.event_lines import event_line
 from events.errors import LogInUse
 
 if TYPE_CHECKING:
-    from engine.loop.steering_commands import Wish
+    from engine.loop.steering_commands import SteeringCommand
 
 __all__ = ["steer"]
 
@@ -41,42 +41,42 @@ def steer(
 ) -> None:  # fmt: skip
     """Tell the run in LOG what to do differently; all of it is in the log, and in force until it is
     taken back, over resumes and forks."""
-    from engine.loop.steering_commands import Wish
+    from engine.loop.steering_commands import SteeringCommand
 
     with open_run(log) as opened:
         path, run = opened.reader.path, opened.run
-    wish = Wish(
+    command = SteeringCommand(
         run=run.uid, hints=list(hints), withdraw=list(withdraw), ban=list(ban), unban=list(unban),
         pin=pin, unpin=unpin, stop_after_attempts=stop_after_attempt,
     )  # fmt: skip
-    if wish == Wish(run=run.uid):
+    if command == SteeringCommand(run=run.uid):
         raise Failure("nothing to tell: give --hint, --ban, --pin, --stop-after-attempt or another")
-    with log_errors():
-        seqs = _tell(path, wish)
+    with log_errors(path):
+        seqs = _deliver(path, command)
     with open_run(log) as opened:
         for event in opened.reader.events(run.run_id, after=seqs[0] - 1, upto=seqs[-1]):
             if event.run_seq in seqs and as_json:
                 emit({"run_seq": event.run_seq, "type": event.type, "body": event.body})
             elif event.run_seq in seqs:
-                click.echo(f"event {event.run_seq}: {told(event.body)}")
+                click.echo(f"event {event.run_seq}: {event_line(event.body)}")
 
 
-def _tell(path: Path, wish: Wish) -> list[int]:
-    """Whoever writes the log does it; if nobody does, this process. Raises ``Failure``."""
-    from engine.loop.steering import ask, write
+def _deliver(path: Path, command: SteeringCommand) -> list[int]:
+    """By the log's writer, or by this process if it has none. Raises ``Failure``."""
+    from engine.loop.steering import apply_offline, send_command
 
-    # Between a run's end and its process's, nobody can.
+    # Between a run's end and its process's, neither can.
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        answer = ask(path, wish)
+        answer = send_command(path, command)
         if answer is None:
             try:
-                answer = anyio.run(write, path, wish)
+                answer = anyio.run(apply_offline, path, command)
             except LogInUse:
                 if time.monotonic() > deadline:
                     raise
         if answer is not None and answer.refused is not None:
             raise Failure(f"{path}: {answer.refused}")
         if answer is not None and not answer.over:
-            return answer.told
+            return answer.events
         time.sleep(0.05)

@@ -197,7 +197,7 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
         return
     best = tree.best
     dead = {branch.node for branch in dead_branches(overview)}
-    # Not Node.children: an abandoned attempt is nobody's child, but people want to see it.
+    # Not Node.children: an abandoned attempt is no child, but people want to see it.
     children: dict[int, list[Node]] = {}
     for node in tree.nodes.values():
         if node.parent is not None:

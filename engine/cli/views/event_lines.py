@@ -1,4 +1,4 @@
-"""An event in words: the steps of a search as ``replay`` and ``tail`` tell them."""
+"""Events as lines of text: the steps of a search, as ``replay`` and ``tail`` print them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from events.bodies import (
 )
 from projections.candidate.labels import labels_of, labels_words
 
-__all__ = ["story", "told"]
+__all__ = ["event_line", "step_line"]
 
 
-def story(body: Body) -> str:
-    """One line about a step of the search; empty for an event that is none."""
+def step_line(body: Body) -> str:
+    """A step of the search; empty for an event that is none."""
     match body:
         case BaselineMeasured():
-            found = "".join(f"; the task's audit: {told}" for told in body.audit)
+            found = "".join(f"; the task's audit: {finding}" for finding in body.audit)
             kept = kept_words(body.measured_at) if body.cached else ""
             return f"the reference takes {baseline_words(body)}{kept}{found}"
         case RunForked():
@@ -55,18 +55,30 @@ def story(body: Body) -> str:
         case CapabilityLearned():
             return _lesson(body)
         case EvaluationFinished():
-            tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
-            runtime = getattr(body.outcome, "runtime_ms", None)
-            taken = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
-            if body.same_as is not None:
-                taken = f" (the same source as attempt {body.same_as}, not judged again)"
-            elif body.cached:
-                taken = " (judged before)"
-            told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
-            told += loop_words(getattr(body.outcome, "eager_speedup", None))
-            return told + labels_words(labels_of(body.outcome, body.notes)) + taken
+            return _verdict_line(body)
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
+        case RunStopped():
+            return f"{body.status}: {body.reason}, best {body.best}"
+    return _steering_line(body)
+
+
+def _verdict_line(body: EvaluationFinished) -> str:
+    tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
+    runtime = getattr(body.outcome, "runtime_ms", None)
+    source = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
+    if body.same_as is not None:
+        source = f" (the same source as attempt {body.same_as}, not judged again)"
+    elif body.cached:
+        source = " (judged before)"
+    line = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+    line += loop_words(getattr(body.outcome, "eager_speedup", None))
+    return line + labels_words(labels_of(body.outcome, body.notes)) + source
+
+
+def _steering_line(body: Body) -> str:
+    """What the user changed; empty for any other event."""
+    match body:
         case HintGiven():
             return f"the user gives hint {body.hint}"
         case HintWithdrawn():
@@ -81,13 +93,11 @@ def story(body: Body) -> str:
             return f"the user unpins node {body.node}"
         case StopRequested(after_attempts=True):
             return f"{body.source}: the run is to end after the attempts in flight"
-        case RunStopped():
-            return f"{body.status}: {body.reason}, best {body.best}"
     return ""
 
 
 def _lesson(body: CapabilityLearned) -> str:
-    if body.limit is msgspec.UNSET:
+    if body.limit is None:
         return f"{body.model} does not take {body.param}: it is asked without it"
     if body.param == "context":
         return (
@@ -96,13 +106,13 @@ def _lesson(body: CapabilityLearned) -> str:
     return f"{body.model} puts out {body.limit} tokens at most: no more are asked for"
 
 
-def told(body: Body) -> str:
-    """The same for any event: for one that is no step, whom it is about, and why."""
-    return story(body) or _brief(msgspec.structs.asdict(body))
+def event_line(body: Body) -> str:
+    """Any event: one that is no step with its attempt and its reason."""
+    return step_line(body) or _brief(msgspec.structs.asdict(body))
 
 
 def _brief(body: dict[str, object]) -> str:
-    """Whom an event is about, and why, for those that are no step of the search."""
+    """The attempt, and the texts that say why."""
     about = f"attempt {body['attempt']}: " if "attempt" in body else ""
     words = [
         str(body[key]).splitlines()[0]

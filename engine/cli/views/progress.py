@@ -24,7 +24,7 @@ from engine.cli.views.draw import (
     printable,
     tree_lines,
 )
-from engine.cli.views.event_lines import story
+from engine.cli.views.event_lines import step_line
 from engine.core.state import State
 from events.bodies import (
     AgentFailed,
@@ -180,7 +180,7 @@ class _Live(_Silent):
 
 
 def _tell(line: str) -> None:
-    """A line on stderr. Nobody reading it any more is no reason to lose paid calls."""
+    """A line on stderr. A closed stderr is no reason to lose paid calls."""
     with suppress(OSError):
         click.echo(line, err=True)
 
@@ -190,11 +190,11 @@ def event_line(overview: Overview, event: Event) -> str | None:
     body = event.body
     match body:
         case BaselineMeasured():
-            return printable(story(body))
+            return printable(step_line(body))
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
         case NodeSelected(rule="given"):
-            return story(body)
+            return step_line(body)
         case NodeSelected():
             made = overview.tree[body.attempt].made
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {made}"
@@ -210,7 +210,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
                 f"{progress(overview)} attempt {body.attempt} abandoned: {printable(body.reason)}"
             )
         case CapabilityLearned():
-            return printable(story(body))
+            return printable(step_line(body))
         case AgentFailed(error="capability"):
             return None  # the lesson was told
         case AgentFailed():
@@ -227,7 +227,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
         case RunPaused():
             return f"paused: {printable(body.reason)}"
     if body.TYPE in _STEERED:
-        return story(body)
+        return step_line(body)
     return None
 
 

@@ -11,7 +11,7 @@ __all__ = ["best_of_k"]
 
 
 def best_of_k(state: State, attempt: int) -> Selection | None:
-    """The oldest failed sample that nobody has repaired yet, else the root."""
+    """The oldest failed sample without a repair, else the root."""
     if not state.tree.root.evaluated:
         return None
     if state.team.repairs:

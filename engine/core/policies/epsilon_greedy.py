@@ -25,9 +25,9 @@ def choose(state: State, attempt: int, explorable: OrderedIds) -> Selection | No
     frontier, search = state.frontier, state.config.search
     if not frontier.eligible:
         return None
-    coin = draw(search.seed, "coin", attempt, COIN)
+    coin = draw(state.draw_key, "coin", attempt, COIN)
     if coin < round(search.epsilon * COIN) and explorable:
-        leaf = draw(search.seed, "leaf", attempt, len(explorable))
+        leaf = draw(state.draw_key, "leaf", attempt, len(explorable))
         return Selection(
             node=explorable.nth(leaf),
             rule="explore",
@@ -42,7 +42,7 @@ def exploit(state: State, attempt: int, *, coin: int | None = None) -> Selection
     frontier = state.frontier
     tied = frontier.best()
     among = len(tied) or len(frontier.eligible)
-    tie = draw(state.seed, "tie", attempt, among) if among > 1 else None
+    tie = draw(state.draw_key, "tie", attempt, among) if among > 1 else None
     node = tied[tie or 0] if tied else frontier.eligible.nth(tie or 0)
     return Selection(
         node=node,

@@ -28,7 +28,7 @@ def evolution(state: State, attempt: int) -> Selection | None:
     if size == 0:
         return None
     drawn = [
-        draw(search.seed, f"tournament/{place}", attempt, size)
+        draw(state.draw_key, f"tournament/{place}", attempt, size)
         for place in range(search.tournament)
     ]
     oldest = len(evaluated) - size

@@ -1,7 +1,7 @@
 """Iterative refinement: each attempt starts from the one before, whatever became of it.
 
-With k workers these are k chains side by side, all from the root: who comes back goes on
-with what it just made.
+With k workers these are k chains side by side, all from the root: a worker that comes back
+goes on with what it just made.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def random(state: State, attempt: int) -> Selection | None:
     nodes = state.frontier.eligible
     if not nodes:
         return None
-    leaf = draw(state.seed, "leaf", attempt, len(nodes))
+    leaf = draw(state.draw_key, "leaf", attempt, len(nodes))
     return Selection(
         node=nodes.nth(leaf), rule="explore", draws=Draws(leaf=leaf), eligible=len(nodes)
     )

@@ -1,6 +1,6 @@
 """The paper's adapted epsilon-greedy rule (arXiv 2510.16996, section 4.2).
 
-Root throttling and dead-branch pruning decide who is eligible (``core.frontier``); with
+Root throttling and dead-branch pruning decide which nodes are eligible (``core.frontier``); with
 probability epsilon a uniform draw from the eligible leaves, else the best score.
 """
 
