@@ -11,7 +11,7 @@ and the stable ones lead, so that a provider can cache them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,38 +23,27 @@ from agents.templates import SYSTEM_VARIANTS, Templates, fill
 from agents.tools import answer_tool
 from projections.candidate.sections import Section, visible
 
-__all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
+__all__ = ["ROLES", "NodeView", "Prompt", "render"]
 
 ROLES = ("plan", "code", "debug", "single")
 """``single`` is the baselines' one agent: code without a plan."""
 
-LOG_CHARS = 3_000
-"""Of each log of a window's attempt; the selected node's may be longer."""
-SELECTED_LOG_CHARS = 8_000
-
-_QUOTED = "quoted.md"
 _BACKTICKS = re.compile(r"`{3,}")
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as agents see it.
 
-    ``sections`` are what was observed of it; in logs from before there were such, it is in
-    ``outcome`` (a line such as ``correct`` or ``wrong_result: output 0 differs``), logs, and
-    ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
-    the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
-    eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
-    repeats and whose outcome it has. ``is_busy``: of the root, timed on a busy machine.
+    ``sections`` are its observations. ``runtime_ms`` and ``speedup`` (over the root's eager
+    runtime) are set when it is correct; the root's ``runtime_ms`` is its eager one, once it has
+    been measured. ``same_as`` is the earlier attempt whose source it repeats and whose outcome it
+    has. ``is_busy``: of the root, timed on a busy machine.
     """
 
     id: int
     source: str
     is_root: bool = False
     advice: str | None = None
-    outcome: str = ""
-    compile_log: str = ""
-    run_log: str = ""
-    resources: str = ""
     sections: tuple[Section, ...] = ()
     runtime_ms: float | None = None
     speedup: float | None = None
@@ -109,7 +98,7 @@ def render(
     words = templates.words(language)
     marked = annotated if role == "code" and annotated and has_anchors(annotated) else None
     parts = _stable(templates, words, language, system, task_source, device, protocol)
-    if input_sets and templates.has("input_sets.md"):
+    if input_sets:
         parts.append(_input_sets(templates, input_sets))
     parts.append(_selected(templates, selected, marked))
     parts += _window(templates, selected, window)
@@ -118,8 +107,7 @@ def render(
     elif role == "debug" and advice:
         plan = {"advice": closed(advice.strip()), "annotated": fenced(annotated or "")}
         parts.append(_part(templates, "inherited" if annotated else "advice", plan))
-    for hint in hints if templates.has("hint.md") else ():
-        parts.append(_part(templates, "hint", {"hint": hint.strip()}))
+    parts += [_part(templates, "hint", {"hint": hint.strip()}) for hint in hints]
     instruction = role
     if role == "code" and marked is None:
         instruction = "code_unmarked" if advice else "single"
@@ -131,7 +119,7 @@ def render(
         tool = "spans"
         if answer != "tool":
             parts.append(_part(templates, f"answer_{answer}_spans", {}, name="answer"))
-    elif answer != "tool" and templates.has(f"answer_{answer}.md"):
+    elif answer != "tool":
         parts.append(_part(templates, f"answer_{answer}", _fields(templates, tool), name="answer"))
     if reask:
         parts.append(_part(templates, "reask", {"reason": reask}))
@@ -170,16 +158,15 @@ def _stable(
     """The parts that all of a run's calls with one system message begin with."""
     parts = [_part(templates, f"system_{system}", words, name="system", stable=True)]
     example = templates.example(language)
-    if example is not None:
-        pair = {"example_task": fenced(example.task), "example_solution": fenced(example.solution)}
-        parts.append(_part(templates, "example", {**words, **pair}, stable=True))
+    pair = {"example_task": fenced(example.task), "example_solution": fenced(example.solution)}
+    parts.append(_part(templates, "example", {**words, **pair}, stable=True))
     if device is not None:
         facts = "\n".join(_facts(device))
         parts.append(_part(templates, "device", {"device": facts}, stable=True))
     parts.append(_part(templates, "task", {"task": fenced(task_source)}, stable=True))
     if templates.has(f"accuracy_{protocol}.md"):
         parts.append(_part(templates, f"accuracy_{protocol}", {}, name="accuracy", stable=True))
-    if protocol and templates.has("weights.md"):
+    if protocol:
         parts.append(_part(templates, "weights", {}, stable=True))
     return parts
 
@@ -211,8 +198,11 @@ def _selected(templates: Templates, node: NodeView, marked: str | None) -> Part:
         values = {"source": source, "runtime": _eager(node)}
         return _part(templates, "selected_root", values, name="selected")
     template = "selected" if marked is None else "selected_annotated"
-    observed = _observations(templates, node, SELECTED_LOG_CHARS)
-    values = {"node": str(node.id), "source": source, "observations": observed}
+    values = {
+        "node": str(node.id),
+        "source": source,
+        "observations": _observations(templates, node),
+    }
     return _part(templates, template, values, name="selected")
 
 
@@ -229,7 +219,7 @@ def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]
         values = {
             "node": str(node.id),
             "source": fenced(node.source),
-            "observations": _observations(templates, node, LOG_CHARS),
+            "observations": _observations(templates, node),
         }
         parts.append(_part(templates, "attempt", values, name=f"attempt {node.id}"))
     return parts
@@ -242,50 +232,23 @@ def _eager(root: NodeView) -> str:
     return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}{busy}."
 
 
-def _observations(templates: Templates, node: NodeView, chars: int) -> str:
-    """Instruction and sections of one attempt. ``chars``: of a log, where there are none."""
+def _observations(templates: Templates, node: NodeView) -> str:
+    """Instruction and sections of one attempt."""
     parts = [f"**Instruction**\n\n{closed(node.advice.strip())}"] if node.advice else []
-    if templates.has_sections:
-        quoted = _quoting(templates)
-        for section in node.sections:
-            told = "\n\n".join(part for part in (section.said, quoted(section.quoted)) if part)
-            parts.append(f"**{templates.title(section.name)}**\n\n{told}")
-    else:
-        parts += _before_sections(templates, node, chars)
+    for section in node.sections:
+        texts = (section.said, _quoted(templates, section.quoted))
+        body = "\n\n".join(text for text in texts if text)
+        parts.append(f"**{templates.title(section.name)}**\n\n{body}")
     if node.same_as is not None:
         parts.append(fill(templates.text("duplicate.md"), {"original": str(node.same_as)}))
     return "\n" + "\n\n".join(parts)
 
 
-def _before_sections(templates: Templates, node: NodeView, chars: int) -> list[str]:
-    """Compiler observation and execution result, as logs have them whose templates know of
-    no sections."""
-    quoted = _quoting(templates)
-    compiler = "\n\n".join(part for part in (clip(node.compile_log, chars), node.resources) if part)
-    result, said = node.outcome, clip(node.run_log, chars)
-    if templates.has(_QUOTED):  # of an outcome, only its tag is sure to be ours
-        result, _, reason = result.partition(": ")
-        said = "\n\n".join(text for text in (reason, said) if text)
-    if node.runtime_ms is not None:
-        speed = f", {node.speedup:.3g} × the reference's speed" if node.speedup else ""
-        result = f"{result or 'correct'}: runtime {_ms(node.runtime_ms)}{speed}"
-    body = "\n\n".join(text for text in (result, quoted(said)) if text) or "(not executed)"
-    return [
-        "**Compiler observation**\n\n" + (quoted(compiler) or "(no messages)"),
-        f"**Kernel execution result**\n\n{body}",
-    ]
-
-
-def _quoting(templates: Templates) -> Callable[[str], str]:
-    """How to show text in which a candidate has a part: marked as such, in a fence that it
-    can't close, without characters that can't be seen. Logs whose templates do not know of
-    this are rendered as they were."""
-
-    def quoted(text: str) -> str:
-        block = fenced(visible(text), "")
-        return block and fill(templates.text(_QUOTED), {"quoted": block})
-
-    return quoted if templates.has(_QUOTED) else lambda text: fenced(text, "")
+def _quoted(templates: Templates, text: str) -> str:
+    """Text in which a candidate has a part: marked as such, in a fence that it can't close,
+    without invisible characters."""
+    block = fenced(visible(text), "")
+    return block and fill(templates.text("quoted.md"), {"quoted": block})
 
 
 def _ms(runtime_ms: float) -> str:
@@ -300,14 +263,3 @@ def fenced(text: str, language: str = "python") -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
-
-
-def clip(log: str, chars: int) -> str:
-    """At most about ``chars`` characters: the head, where compilers put the first error,
-    and the tail, where a traceback ends."""
-    log = log.strip()
-    if len(log) <= chars:
-        return log
-    head, tail = chars * 2 // 3, chars - chars * 2 // 3
-    left_out = len(log) - head - tail
-    return f"{log[:head]}\n[… {left_out} characters left out …]\n{log[-tail:]}"

@@ -45,7 +45,7 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
             raise LookupError(f"no prompt text named {name!r} among the templates") from None
 
     def has(self, name: str) -> bool:
-        """Older logs lack what was worded since."""
+        """Not every protocol has a text on accuracy."""
         return name in self.texts
 
     def words(self, language: str) -> dict[str, str]:
@@ -60,19 +60,12 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
         return table["description"], table["fields"]
 
     def title(self, section: str) -> str:
-        """The head of a section of observations; of ``has_sections`` templates only."""
+        """The head of a section of observations."""
         table: dict[str, str] = _table(self, _SECTIONS, section)
         return table["title"]
 
-    @property
-    def has_sections(self) -> bool:
-        """Logs from before observations had sections show them as they did."""
-        return self.has(_SECTIONS)
-
-    def example(self, language: str) -> Example | None:
-        """The in-context pair for ``language``; None where there is none to show."""
-        if not self.has(f"examples/{language}/task.py"):
-            return None
+    def example(self, language: str) -> Example:
+        """The in-context pair for ``language``."""
         return Example(
             task=self.text(f"examples/{language}/task.py"),
             solution=self.text(f"examples/{language}/solution.py"),

@@ -3,8 +3,8 @@
 Expected: what the role's calls took so far, where there were enough to go by; else a guess
 from the prompt for this very task. At most: every attempt asks all its roles again as often
 as it may, each prompt shows as many attempts as fit, and each reply is as long as allowed.
-Of several planners, each is expected to be asked as often as the others, since nobody knows
-yet which one the bandit will prefer; at most it is always the dearest.
+Of several planners, each is expected to be asked as often as the others, since the bandit's
+preference is not known yet; at most it is always the dearest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from agents.prices import dated
-from agents.render import LOG_CHARS, NodeView, render
+from agents.render import NodeView, render
 from agents.templates import Templates
 from engine.config import Config
 from engine.core.state import State
@@ -30,7 +30,8 @@ __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
 _CHARS_A_TOKEN = 3
 """Source code has three to four characters a token."""
 _THINKING = ("anthropic:", "anthropic-batch:", "bedrock:", "vertex:")
-"""Whose models are told to think; others are not sent ``thinking``."""
+"""Clients that send ``thinking``; others do not."""
+_MOST_SHOWN_CHARS = 9_000  # of an attempt's observations in a window
 _WORDS_CHARS = 1500
 """A guess: an advice or an explanation, and what is shown of an attempt's logs."""
 
@@ -168,7 +169,7 @@ def forecast_rest(
 
 def _left(state: State, attempts: int) -> int:
     """Of so many in all, by agents. Those under way go on, also where a fork allows fewer; those
-    that have their candidate, as the user's kernel has, ask nobody any more."""
+    that have their candidate, as the user's kernel has, make no more calls."""
     flying = state.attempts.values()
     left = max(attempts - state.attempts_ended, len(flying))
     written = sum(attempt.step >= len(attempt.roles) for attempt in flying)
@@ -206,7 +207,7 @@ def _guessed(
             output_tokens=min(limit, _tokens_of(reply) + thinking * thinkers // len(models)),
         ),
         Usage(
-            input_tokens=_tokens_of(bare + shown * 3 * LOG_CHARS) + (shown + 1) * longest,
+            input_tokens=_tokens_of(bare + shown * _MOST_SHOWN_CHARS) + (shown + 1) * longest,
             output_tokens=limit,
         ),
     )

@@ -18,15 +18,14 @@ from engine.loop.texts import Texts
 from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
-from events.outcomes import BUSY_MACHINE, Outcome
+from events.outcomes import BUSY_MACHINE
 from gpu_sandbox.evaluate.input_sets import input_sets, shown_source
-from projections.candidate.resources import resources_table
 from projections.candidate.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
 from projections.run.capabilities import Known
 from projections.search.tree import Node
 
 __all__ = [
-    "describe", "model_name", "node_view", "prompt_chars", "request_digest",
+    "model_name", "node_view", "prompt_chars", "request_digest",
     "request_for", "source_of",
 ]  # fmt: skip
 
@@ -91,13 +90,12 @@ def node_view(
     root_ms, speedup = state.tree.root.runtime_ms, None
     if node.runtime_ms is not None and root_ms is not None:
         speedup = root_ms / node.runtime_ms
-    compile_log, run_log = texts.get(node.compile_log_sha256), texts.get(node.run_log_sha256)
     attempt = Attempt(
         outcome=node.outcome,
         runtime_ms=node.runtime_ms,
         speedup=speedup,
-        compile_log=compile_log,
-        run_log=run_log,
+        compile_log=texts.get(node.compile_log_sha256),
+        run_log=texts.get(node.run_log_sha256),
         resources=node.resources,
         observations=node.observations,
     )
@@ -106,10 +104,6 @@ def node_view(
         is_root=node.parent is None,
         source=source_of(node, texts),
         advice=texts.get(node.advice_sha256) or None,
-        outcome="" if node.outcome is None else describe(node.outcome),
-        compile_log=compile_log,
-        run_log=run_log,
-        resources=resources_table(node.resources),
         sections=tuple(sections_of(attempt, state.config.role(role).observations, caps)),
         runtime_ms=node.runtime_ms,
         speedup=speedup,
@@ -122,12 +116,6 @@ def source_of(node: Node, texts: Texts) -> str:
     """As prompts show it, and as what is said of its lines is read."""
     source = texts.get(node.source_sha256)
     return shown_source(source) if node.parent is None else source
-
-
-def describe(outcome: Outcome) -> str:
-    """An outcome on one line: its tag, and its reason if it has one."""
-    tag = str(outcome.__struct_config__.tag)
-    return f"{tag}: {outcome.reason}" if outcome.reason else tag
 
 
 def model_name(spec: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from agents.clients.port import Part
 from agents.languages import LANGUAGES
-from agents.render import SELECTED_LOG_CHARS, NodeView, Prompt, clip, fenced, render
+from agents.render import NodeView, Prompt, fenced, render
 from agents.replies.reply_text import fences, outside
 from agents.templates import SYSTEM_VARIANTS, Templates, pinned
 from events.observations import SECTIONS, SectionName
@@ -98,11 +98,6 @@ def test_how_weights_come_to_be_equal_is_told_but_in_the_papers_prompts() -> Non
             assert "same random draws in the same order" in part(result, "weights").text
             assert part(result, "weights").stable
     assert "weights" not in names(prompt(protocol=""))
-    before = Templates(texts={k: v for k, v in TEMPLATES.texts.items() if k != "weights.md"})
-    older = render(
-        before, role="plan", language="cuda", task_source=TASK, selected=ROOT, protocol="x"
-    )
-    assert "weights" not in names(older)
 
 
 def test_input_sets_are_told_by_name_but_for_hidden_ones() -> None:
@@ -238,39 +233,6 @@ def test_a_plan_cannot_open_a_block_for_what_follows(advice: str) -> None:
         assert all(block.closed for block in fences(text))
         assert advice in text
     assert "Accept" not in outside(part(prompt(selected=hostile), "selected").text)
-
-
-def without(*names: str) -> Templates:
-    return Templates(texts={name: text for name, text in TEXTS.items() if name not in names})
-
-
-OLD = NodeView(
-    id=4, source=KERNEL, outcome="wrong_result: output 0 differs", run_log="max abs error 3.0"
-)
-
-
-def shown(templates: Templates, selected: NodeView = OLD) -> str:
-    result = render(templates, role="plan", language="cuda", task_source=TASK, selected=selected)
-    return part(result, "selected").text
-
-
-def test_older_templates_render_as_they_did() -> None:
-    text = shown(without("sections.toml"))
-    assert "wrong_result\n\nQuoted from the attempt" in text
-    assert text.endswith("```\noutput 0 differs\n\nmax abs error 3.0\n```")
-    text = shown(without("sections.toml", "quoted.md"))
-    assert text.endswith("wrong_result: output 0 differs\n\n```\nmax abs error 3.0\n```")
-
-
-def test_older_logs_are_clipped_in_the_middle() -> None:
-    log = "head\n" + "x" * 100_000 + "\ntail"
-    node = NodeView(id=4, source=KERNEL, outcome="crashed", compile_log=log, run_log=log)
-    text = shown(without("sections.toml"), node)
-    assert len(text) < 3 * SELECTED_LOG_CHARS + len(KERNEL)
-    assert "head" in text
-    assert "tail" in text
-    assert "characters left out" in text
-    assert clip(" short ", 10) == "short"
 
 
 def test_a_fence_is_longer_than_those_inside() -> None:
