@@ -32,7 +32,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(runs: Sequence[tuple[Steps, Summary]]) -> Comparison:
-    """All runs' curves, and what they were told differently."""
+    """All runs' curves, and the settings that differ."""
     settings = differing_settings([steps.overview.started for steps, _ in runs])
     return Comparison(
         runs=[Compared(summary=summary, curve=steps.found) for steps, summary in runs],

@@ -28,7 +28,7 @@ _COMMANDS = {  # by name: the module that has it, and what help says
     "ls": ("inspect.inspect", "List the runs in a directory's logs."),
     "status": ("inspect.inspect", "How a run stands: attempts, best, spend."),
     "tree": ("inspect.inspect", "Draw the search tree."),
-    "show": ("inspect.inspect", "Show one attempt: plan, source, observations, outcome."),
+    "show": ("inspect.show", "Show one attempt: plan, source, observations, outcome."),
     "prompt": ("inspect.inspect", "Show the prompt that a role got in an attempt."),
     "best": ("inspect.inspect", "Print or save the best kernel."),
     "tail": ("inspect.tail", "A log's newest events, also while it is written."),

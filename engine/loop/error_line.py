@@ -1,4 +1,4 @@
-"""An exception that nobody foresaw, in one line for the log: what it is, and where it is from."""
+"""An unforeseen exception in one line for the log: what it is, and where it is from."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def line_about(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
         raised = error.__traceback__ or raised
-    told = " ".join(str(error).split())[:_MOST_CHARS]
+    words = " ".join(str(error).split())[:_MOST_CHARS]
     frames = traceback.extract_tb(raised, limit=-_MOST_FRAMES)
     where = " < ".join(
         f"{'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.lineno} in {frame.name}"
         for frame in reversed(frames)
     )
-    return f"unexpected {type(error).__name__}: {told} (at {where})"
+    return f"unexpected {type(error).__name__}: {words} (at {where})"

@@ -1,4 +1,4 @@
-"""Which team a configuration asks for, and whom that makes a run ask."""
+"""The team that a configuration names, and the models that its roles ask."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 def labels_of(outcome: Outcome | None, notes: Sequence[str]) -> list[str]:
-    """Those of a verdict. What was no label yet when it was given is told by its notes."""
+    """Those of a verdict. What was no label yet when it was given is in its notes."""
     if not isinstance(outcome, Correct):
         return []
     older = any(note.startswith(_BEFORE_IT_WAS_A_LABEL) for note in notes)

@@ -55,7 +55,7 @@ def sections_of(
     names: Collection[SectionName] = SECTIONS,
     caps: Mapping[SectionName, int] = CAPS,
 ) -> list[Section]:
-    """Those of ``names`` that there is something to tell in; always what compiler and
+    """Those of ``names`` that are not empty; always what compiler and
     execution said, if only that it was nothing. In one order, whatever that of ``names``."""
     sections = []
     for name in SECTIONS:

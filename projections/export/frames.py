@@ -9,7 +9,7 @@ of the same names, with the run's uid for its number in one file::
     from projections.export.frames import columns, frames_of
 
     with LogReader(Path("runs/demo.db")) as log:
-        frames = frames_of([log], edits_of)  # without it, nobody counts edits
+        frames = frames_of([log], edits_of)  # without it, edits are not counted
     pandas.DataFrame(columns(frames.nodes))  # or polars, or nothing at all
 """
 

@@ -41,7 +41,7 @@ _PROVIDERS = {
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """``client`` is its kind: a call of somebody else's service, else internal work. ``error``
+    """``client`` is its kind: a call of another service, else internal work. ``error``
     is empty where there was none; ``trace`` has 128 bits, ``id`` and ``parent`` 64."""
 
     name: str
@@ -104,7 +104,7 @@ class Spans:
             case EvaluationFinished() | EvaluationFaulted():
                 yield from self._evaluated(body, at_us)
             case AttemptAbandoned():
-                yield from self._end(_attempt(body), at_us, {}, error="abandoned")
+                yield from self._end_attempt(_attempt(body), at_us, {}, error="abandoned")
             case RunStopped():
                 self._attributes("run", {"stark.status": body.status, "stark.reason": body.reason})
 
@@ -145,7 +145,15 @@ class Spans:
             outcome["stark.labels"] = ",".join(labels)
         times = {f"stark.timings.{stage}_s": s for stage, s in body.timings_s.items()}
         yield from self._end(key, at_us, {**outcome, **times, "stark.device": body.device})
-        yield from self._end(_attempt(body), at_us, outcome)
+        yield from self._end_attempt(_attempt(body), at_us, outcome)
+
+    def _end_attempt(
+        self, key: str, at_us: int, more: Mapping[str, Any], *, error: str = ""
+    ) -> Iterator[Span]:
+        """With the tries that a killed process left without an answer."""
+        for child in [child for child, span in self._open.items() if span.parent == key]:
+            yield from self._end(child, at_us, {}, error="unanswered")
+        yield from self._end(key, at_us, more, error=error)
 
     def _begin(
         self, key: str, parent: str | None, at_us: int, name: str, attributes: dict[str, Any],

@@ -143,7 +143,7 @@ class Overview:
         self._shared_evaluations = set(self.evaluations)
 
     def _clock(self, event: Event) -> None:
-        # Time between two processes is nobody's work; a clock that jumps back adds none.
+        # Time between two processes is not worked; a clock that jumps back adds none.
         if event.epoch == self._epoch:
             self.wall_us += max(0, event.ts_us - self._last_us)
         self._epoch, self._last_us, self.run_seq = event.epoch, event.ts_us, event.run_seq
@@ -243,7 +243,7 @@ class Overview:
         return int(config.get("budget", {}).get("attempts", 0)) + self.extra_attempts
 
     def summary(self, *, run: str, log: str, writer_alive: bool = False) -> Summary:
-        """The run as one flat record. A run that nobody writes any more was interrupted."""
+        """The run as one flat record. A run without a writer and without an end was interrupted."""
         total = self.spend.total
         status = self.status
         if status == "running" and not writer_alive:

@@ -25,7 +25,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares are between 0 and 1; null where the log does not tell.
+    """Shares are between 0 and 1; null where the log does not say.
 
     ``device_busy`` and ``compile_busy`` are of all devices and of all places to compile, for
     as long as the sandbox was open. ``seconds`` sums up each stage over all evaluations

@@ -77,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     device: str
     models: dict[str, str]
-    """Role → the model that it was told to ask."""
+    """Role → the model that it is configured to ask."""
     funnel: dict[str, Funnel]
     leaderboard: list[Ranked]
     degenerate: list[Ranked]
@@ -93,7 +93,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     call_failures: list[FailureClass]
     signatures: Signatures
     fidelity: Fidelity | None
-    """None where nobody was given an instruction."""
+    """None where no role was given an instruction."""
     stages: list[StageTime]
 
 

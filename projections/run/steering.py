@@ -1,4 +1,4 @@
-"""What the user has told a run: hints, bans, a pin, a wish to end."""
+"""Steering in force: hints, bans, a pin, an end that is asked for."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Steered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steering:
-    """A fold that owns mutable state. What was told stays told over resumes and forks, but
-    for the wish to end."""
+    """A fold that owns mutable state. All of it outlasts resumes and forks, but
+    for the end."""
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
@@ -41,7 +41,7 @@ class Steering:
         self.banned: set[int] = set()
         self.pinned: int | None = None
         self.stop_after: str | None = None
-        """Who asked to begin no further attempt."""
+        """The source of the request to begin no further attempt."""
 
     def apply(self, body: Body) -> bool:
         """Fold one event; whether it changed anything."""

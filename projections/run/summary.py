@@ -110,7 +110,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pool: PoolSummary | None = None
     fork: Fork | None = None
     steered: Steered | None = None
-    """What the user told the run, as it stands."""
+    """Steering in force."""
     duplicates: int = 0
     """Attempts that repeat an earlier one's source and have its verdict."""
     cached_verdicts: int = 0

@@ -1,4 +1,4 @@
-"""Who is asked in a run, read off the configuration that its log holds."""
+"""The roles of a run and their models, out of the logged configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def roles_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def models_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Who answers for each of those roles, as ``client:model``, with an "or" between several."""
+    """The models of each of those roles, as ``client:model``, with an "or" between several."""
     roles = config.get("roles", {})
     return {
         role: " or ".join(roles[role].get("models", ()))
@@ -36,5 +36,5 @@ def models_words(models: Mapping[str, str]) -> str:
 
 
 def improvers(config: Mapping[str, Any]) -> str:
-    """Who makes a candidate that is no repair: ``plan+code`` or ``single``."""
+    """The makers of a candidate that is no repair: ``plan+code`` or ``single``."""
     return "+".join(role for role in roles_of(config) if role != "debug")

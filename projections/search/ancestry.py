@@ -1,4 +1,4 @@
-"""Who is below whom, found in the logarithm of the depth.
+"""Ancestry of nodes, found in the logarithm of the depth.
 
 Each node knows its parent and one far ancestor (a jump pointer, after E. W. Myers, "An
 applicative random-access stack", 1983): a chain of 50,000 improvements takes 30 steps.

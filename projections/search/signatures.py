@@ -4,7 +4,7 @@
   devise a correct high-level optimization plan but fail to translate it into valid low-level
   CUDA code". Here: an instruction whose first attempt ended without a correct kernel. It is
   *closed* once a repair of the same instruction is correct, which proves the plan; while it is
-  *open*, the log can't tell a bad translation from a bad plan.
+  *open*, a bad translation and a bad plan look alike in the log.
 - Dead branch (section 4.2): "a node has more than n_child children and all current children
   fail". Here: evaluated direct children; n_child is the run's ``search.dead_branch``.
 - Root dominance (section 4.2): "it is very challenging to even outperform the source

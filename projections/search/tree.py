@@ -46,7 +46,7 @@ class Node(msgspec.Struct, kw_only=True):
     parent: int | None
     repair: bool = False
     made: str = ""
-    """By whom: ``plan+code``, ``debug``, ``single``, or ``user`` for the kernel that the run was
+    """Its makers: ``plan+code``, ``debug``, ``single``, or ``user`` for the kernel that the run was
     given; empty for the root."""
     status: Literal["expanding", "evaluated", "abandoned"] = "expanding"
     children: list[int] = []

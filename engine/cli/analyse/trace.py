@@ -28,7 +28,7 @@ _MOST_AT_ONCE = 512
 @click.option("--otlp", metavar="URL", required=True, envvar="ENGINE_TRACE_OTLP",
               help="A collector's, such as http://127.0.0.1:4318/v1/traces.")  # fmt: skip
 @click.option("-f", "--follow", is_flag=True,
-              help="Go on with what comes, until nobody writes the log any more.")  # fmt: skip
+              help="Go on with what comes, until the log has no writer.")  # fmt: skip
 def trace(log: str, otlp: str, follow: bool) -> None:
     """Send the run in LOG as spans: the run, its attempts, model calls and evaluations.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -11,77 +11,31 @@ from typing import Any
 
 import anyio
 import click
-import msgspec
 
+from engine.cli.evaluate.verdict_rows import (
+    Row,
+    print_unjudged,
+    print_verdict,
+    ranked_lines,
+    row_of,
+)
 from engine.cli.exits import Exit, Failure
-from engine.cli.inspect.inspect import emit
 from engine.cli.run.isolation import isolation_options, refuse_option
 from engine.cli.settings.layers import SettingsError, resolve
 from engine.cli.source_files import read_candidate, read_task
-from engine.cli.views.draw import (
-    input_set_lines,
-    loop_words,
-    ms,
-    printable,
-    section_lines,
-    worst_words,
-)
-from engine.cli.views.table import table_lines
 from engine.cli.views.waiting import Waiting, waiting_for
 from engine.config import Config
-from events.observations import Observations
-from events.outcomes import Correct, KernelResources, SetScore
 from gpu_sandbox.api.evaluator import (
     BaselineRequest,
     EvaluationRequest,
+    Evaluator,
     PrerequisiteMissing,
     SandboxFault,
     TaskUnusable,
-    Verdict,
 )
 from gpu_sandbox.api.progress import told_to
-from projections.candidate.labels import labels_words
-from projections.candidate.memory import memory_mark, memory_ratio
-from projections.candidate.sections import Attempt
 
-__all__ = ["InOrder", "Row", "eval_"]
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``engine eval --json`` prints for each candidate. ``not_judged`` is the outcome of one
-    that needs what this machine lacks."""
-
-    candidate: str
-    outcome: str
-    reason: str
-    runtime_ms: float | None = None
-    baseline_ms: float | None = None
-    speedup: float | None = None
-    bounded_speedup: float | None = None
-    eager_speedup: float | None = None
-    eager_low: float | None = None
-    eager_high: float | None = None
-    eager_ms: float | None = None
-    eager_baseline_ms: float | None = None
-    first_call_ms: float | None = None
-    max_abs_error: float | None = None
-    error: float | None = None
-    error_bound: float | None = None
-    trial: int | None = None
-    labels: list[str] = []
-    sets: list[SetScore] = []
-    peak_bytes: int | None = None
-    reference_peak_bytes: int | None = None
-    memory_ratio: float | None = None
-    isolation: list[str] = []
-    timings_s: dict[str, float] = {}
-    protocol: str
-    device: str
-    compile_log: str = ""
-    run_log: str = ""
-    notes: list[str] = []
-    resources: list[KernelResources] = []
-    observations: Observations | None = None
+__all__ = ["InOrder", "eval_"]
 
 
 @click.command(name="eval")
@@ -163,11 +117,11 @@ async def _evaluate(
                     verdict = await sandbox.evaluate(request)
             except PrerequisiteMissing as error:  # for this one: others may need less
                 missing.append(error)
-                shown.add(number, partial(_print_unjudged, path, config, str(error), as_json))
+                shown.add(number, partial(print_unjudged, path, config, str(error), as_json))
             else:
-                row = _row(path, verdict)
+                row = row_of(path, verdict)
                 judged[number] = row
-                shown.add(number, partial(_print, row, verdict, as_json))
+                shown.add(number, partial(print_verdict, row, verdict, as_json))
             waiting.done(number)
 
         failure: Exception | None = None
@@ -183,26 +137,33 @@ async def _evaluate(
                 failure = failure.exceptions[0]
         shown.rest()
         if isinstance(failure, SandboxFault):
-            # Mostly it is the task: then its baseline says what is wrong with it.
-            try:
-                await sandbox.baseline(
-                    BaselineRequest(
-                        task_name=task.name,
-                        task_source=task_source,
-                        seed=0,
-                        device=config.sandbox.device,
-                        protocol=config.sandbox.protocol,
-                    )
-                )
-            except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
-                failure = error
+            failure = await _task_failure(sandbox, config, task, task_source) or failure
         _raise(failure or next(iter(missing), None), task)
     rows = [judged[number] for number in sorted(judged)]
     if len(rows) > 1 and not as_json:
         click.echo("")
-        for line in _ranked(rows):
+        for line in ranked_lines(rows):
             click.echo(line)
     return rows
+
+
+async def _task_failure(
+    sandbox: Evaluator, config: Config, task: Path, task_source: str
+) -> Exception | None:
+    """What is wrong with the task: mostly that is the cause of a fault, and its baseline shows
+    it. None if nothing is."""
+    request = BaselineRequest(
+        task_name=task.name,
+        task_source=task_source,
+        seed=0,
+        device=config.sandbox.device,
+        protocol=config.sandbox.protocol,
+    )
+    try:
+        await sandbox.baseline(request)
+    except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
+        return error
+    return None
 
 
 class InOrder:
@@ -228,24 +189,6 @@ class InOrder:
             self._held.pop(number)()
 
 
-def _ranked(rows: list[Row]) -> Iterator[str]:
-    """A table of all, the fastest first and failures last, in the order given."""
-    ranked = sorted(rows, key=lambda row: -(row.speedup or 0.0))
-    yield from table_lines(
-        ("candidate", "outcome", "speedup", "runtime", "labels"),
-        [
-            (
-                row.candidate,
-                row.outcome.replace("_", " "),
-                "" if row.speedup is None else f"{row.speedup:.2f}×",
-                "" if row.runtime_ms is None else ms(row.runtime_ms),
-                ", ".join(row.labels),
-            )
-            for row in ranked
-        ],
-    )
-
-
 def _raise(failure: Any, task: Path) -> None:
     match failure:
         case PrerequisiteMissing():
@@ -255,88 +198,3 @@ def _raise(failure: Any, task: Path) -> None:
             raise Failure(f"{task}: {failure.reason}{detail}")
         case SandboxFault():
             raise Failure(f"the sandbox failed: {failure}", Exit.INTERNAL)
-
-
-def _row(path: Path, verdict: Verdict) -> Row:
-    outcome = verdict.outcome
-    correct = outcome if isinstance(outcome, Correct) else None
-    return Row(
-        candidate=str(path),
-        outcome=str(outcome.__struct_config__.tag),
-        reason=outcome.reason,
-        runtime_ms=correct.runtime_ms if correct else None,
-        baseline_ms=correct.baseline_ms if correct else None,
-        speedup=correct.speedup if correct else None,
-        bounded_speedup=correct.bounded_speedup if correct else None,
-        eager_speedup=correct.eager_speedup if correct else None,
-        eager_low=correct.eager_low if correct else None,
-        eager_high=correct.eager_high if correct else None,
-        eager_ms=correct.eager_ms if correct else None,
-        eager_baseline_ms=correct.eager_baseline_ms if correct else None,
-        first_call_ms=correct.first_call_ms if correct else None,
-        max_abs_error=getattr(outcome, "max_abs_error", None),
-        error=correct.error if correct else None,
-        error_bound=correct.error_bound if correct else None,
-        trial=getattr(outcome, "trial", None),
-        labels=correct.labels if correct else [],
-        sets=correct.sets if correct else [],
-        peak_bytes=correct.peak_bytes if correct else None,
-        reference_peak_bytes=correct.reference_peak_bytes if correct else None,
-        memory_ratio=memory_ratio(correct.peak_bytes, correct.reference_peak_bytes)
-        if correct
-        else None,
-        isolation=verdict.isolation,
-        timings_s=verdict.timings_s,
-        protocol=verdict.protocol,
-        device=verdict.device,
-        compile_log=verdict.compile_log,
-        run_log=verdict.run_log,
-        notes=verdict.notes,
-        resources=verdict.resources,
-        observations=verdict.observations,
-    )
-
-
-def _print_unjudged(path: Path, config: Config, why: str, as_json: bool) -> None:
-    row = Row(
-        candidate=str(path),
-        outcome="not_judged",
-        reason=why,
-        protocol=config.sandbox.protocol,
-        device=config.sandbox.device,
-    )
-    if as_json:
-        emit(row)
-    else:
-        click.echo(f"{path}: not judged: {printable(why)}")
-
-
-def _print(row: Row, verdict: Verdict, as_json: bool) -> None:
-    if as_json:
-        emit(row)
-        return
-    line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
-    if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
-        line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
-        worst = min(row.sets, key=lambda each: each.speedup, default=None)
-        line += loop_words(row.eager_speedup) + worst_words(worst) + labels_words(row.labels)
-        line += memory_mark(verdict.outcome)
-    elif row.reason:
-        line += f": {printable(row.reason)}"
-    click.echo(line)
-    for told in input_set_lines(verdict.outcome):
-        click.echo(f"  {told}")
-    for text in (row.compile_log, row.run_log):
-        if text and row.outcome != "correct":
-            click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)
-    attempt = Attempt(
-        outcome=verdict.outcome,
-        runtime_ms=row.runtime_ms,
-        speedup=row.speedup,
-        resources=verdict.resources,
-        observations=verdict.observations,
-    )
-    for line in section_lines(attempt):
-        click.echo(f"  {line}", err=True)
-    for note in row.notes:
-        click.echo(f"  note: {printable(note)}", err=True)

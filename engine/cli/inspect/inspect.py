@@ -1,9 +1,8 @@
-"""Looking at logs: ls, status, tree, show, prompt, best. All read-only."""
+"""``engine ls``, ``status``, ``tree``, ``prompt`` and ``best``: views of logs, read-only."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from difflib import unified_diff
 from pathlib import Path
 
 import click
@@ -13,17 +12,10 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect.at_position import at_option, events_until, load
 from engine.cli.views.draw import (
     CANNED,
-    audit_lines,
     for_stdout,
-    input_set_lines,
     json_line,
-    loop_line,
     loop_words,
-    moment_words,
-    ms,
-    outcome_line,
     printable,
-    section_lines,
     tree_lines,
     use_color,
 )
@@ -32,13 +24,12 @@ from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
-from projections.candidate.labels import degenerate_lines, labels_words, with_labels
-from projections.candidate.sections import Attempt
+from projections.candidate.labels import degenerate_lines, labels_words
 from projections.run.overview import Overview
 from projections.run.summary import Summary
-from projections.search.tree import ROOT, Node
+from projections.search.tree import Node
 
-__all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]
+__all__ = ["best", "find_node", "ls", "prompt", "status", "tree"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 
@@ -150,82 +141,6 @@ def find_node(overview: Overview, number: int) -> Node:
         there = f"0 to {max(overview.tree.nodes)}" if overview.tree.nodes else "none"
         raise Failure(f"no node {number}: up to event {overview.run_seq} the run has {there}")
     return overview.tree[number]
-
-
-@click.command()
-@click.argument("log")
-@click.argument("node", type=int)
-@at_option
-@json_option
-def show(log: str, node: int, at: int | None, as_json: bool) -> None:
-    """Show NODE of LOG: its plan, source, logs and outcome."""
-    with open_run(log) as opened:
-        overview = load(opened, at)
-        found = find_node(overview, node)
-        texts = {
-            name: opened.reader.text(getattr(found, f"{name}_sha256"))
-            for name in ("advice", "source", "explanation", "compile_log", "run_log")
-        }
-        if found.spliced:
-            before = opened.reader.text(overview.tree[found.parent or ROOT].source_sha256)
-            texts["changes"] = "".join(
-                unified_diff(
-                    before.splitlines(True), texts["source"].splitlines(True),
-                    f"node {found.parent}", f"node {node}",
-                )
-            )  # fmt: skip
-    evaluation = overview.evaluations.get(node)
-    if as_json:
-        emit({"node": found, "texts": texts, "evaluation": evaluation})
-        return
-    given = overview.started.given if overview.started and found.made == "user" else None
-    if overview.started and overview.started.canned and node != ROOT and given is None:
-        click.echo(CANNED, err=True)
-    root_ms = overview.tree.root.runtime_ms
-    click.echo(f"node {found.id}, {found.status}, from node {found.parent}" if found.parent
-               is not None else "node 0, the reference module")  # fmt: skip
-    if given is not None:
-        click.echo(f"given by the user as {printable(given.name)}: no model wrote it")
-    if found.id == ROOT and root_ms is not None:
-        click.echo(f"runtime {ms(root_ms)} (eager)")
-        for line in audit_lines(overview):
-            click.echo(line)
-    if found.reason:
-        click.echo(f"reason {printable(found.reason)}")
-    outcome = found.outcome and with_labels(found.outcome, found.labels)
-    if outcome is not None:
-        click.echo(f"outcome {outcome_line(outcome, found.runtime_ms, root_ms)}")
-        if line := loop_line(outcome):
-            click.echo(line)
-        for line in input_set_lines(outcome):
-            click.echo(line)
-    if evaluation is not None:
-        timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
-        timings = f"; {timings}" if timings else ""
-        click.echo(f"protocol {evaluation.protocol} on {evaluation.device}{timings}")
-        click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
-        if evaluation.reused is not None:
-            click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
-        if evaluation.same_as is not None:
-            click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
-                       " this is")  # fmt: skip
-        if evaluation.cached:
-            moment = evaluation.measured_at
-            when = f", of {moment_words(moment)}" if moment else ""
-            click.echo(f"cached: an earlier run's verdict on this source{when}, not judged again")
-        for note in evaluation.notes:
-            click.echo(f"note {printable(note)}")
-    for name, text in texts.items():
-        if text:
-            click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
-    attempt = Attempt(
-        outcome=outcome,
-        runtime_ms=found.runtime_ms,
-        resources=found.resources,
-        observations=found.observations,
-    )
-    for line in section_lines(attempt):
-        click.echo(line)
 
 
 @click.command()

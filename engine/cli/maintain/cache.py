@@ -67,11 +67,11 @@ def _kinds(listed: str | None) -> tuple[HoldingKind, ...]:
 
 
 def _confirm(held: list[Holding], *, yes: bool) -> None:
-    """Raises ``Failure`` where nobody can be asked."""
+    """Raises ``Failure`` without a terminal to ask on."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failure("not on a terminal, so nobody can be asked: give --yes to remove all of it")
+        raise Failure("not on a terminal: nothing can be asked; give --yes to remove all of it")
     number, size = sum(each.number for each in held), sum(each.bytes for each in held)
     click.confirm(f"Remove these {number} entries, {_size(size)}?", abort=True, err=True)
 

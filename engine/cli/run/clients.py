@@ -34,7 +34,7 @@ async def open_clients(
     so_far: Callable[[], Iterable[Body]] = tuple,
 ) -> Mapping[str, Client]:
     """A client for each model that the team's roles name, or those of attempts that another
-    team began. Where nobody is going to be ``asked``, a key that is missing is not missed.
+    team began. Where no role will be ``asked``, a missing key is no error.
     ``mailbox`` is where any mailbox is now, ``so_far`` what the run's log holds. ``instead`` says
     how to name another model than a retired one; None: replies may come without asking it.
 
@@ -63,7 +63,7 @@ async def open_clients(
 
 
 def check_mailboxes(config: Config, in_flight: Iterable[Attempt], mailbox: Path | None) -> None:
-    """A mailbox that is not where it was would be made anew, and nobody would look into it.
+    """A mailbox that is not where it was would be made anew, where no one answers it.
 
     Raises ``Failure``.
     """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["confirm"]
 
-_NOBODY = ("playbook:", "recorded:")
-"""Whose replies are there: nothing is sent, and nothing is paid."""
+_FREE = ("playbook:", "recorded:")
+"""Their replies exist already: nothing is sent, and nothing is paid."""
 
 
 def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> None:
@@ -29,12 +29,14 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
 
     if canned:
         click.echo(CANNED, err=True)
-    models = sorted(model for model in models_of(config) if not model.startswith(_NOBODY))
+    models = sorted(model for model in models_of(config) if not model.startswith(_FREE))
     boxes = [model.partition(":")[2] for model in models if model.startswith("mailbox:")]
     if boxes and expected.attempts:
         click.echo(f"Requests are files in {', '.join(boxes)}, to be answered there.", err=True)
     if config.budget.usd is not None and boxes:
-        raise Failure("--budget-usd can't be kept with a mailbox: nobody knows what replies cost")
+        raise Failure(
+            "--budget-usd can't be kept with a mailbox: the price of its replies is unknown"
+        )
     if len(config.models("plan")) > 1 and config.roles.plan.reward_per == "dollar":
         _check_priced_plans(config)
     paid = [model for model in models if not model.startswith("mailbox:")]
@@ -61,7 +63,7 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failure("not on a terminal, so nobody can be asked: give --yes to go ahead")
+        raise Failure("not on a terminal: nothing can be asked; give --yes to go ahead")
     click.confirm("Go on?", abort=True, err=True)
 
 
