@@ -80,7 +80,10 @@ DEFENCES = (
         module="tensors/shared_arena.py",
         threats=("K10",),
         patches=(Patch("gpu_sandbox.tensors.shared_arena:Arena.spoiled", _unspoiled),),
-        bites=(Bite("input_elsewhere_beside_a_view"), Bite("is_read_as_booleans")),
+        bites=(
+            Bite("is_read_as_booleans"),
+            Bite("input_elsewhere_beside_a_view", also_off=("outputs are overwritten",)),
+        ),
     ),
     Defence(
         name="a worker says which outputs share memory",
