@@ -20,7 +20,7 @@ from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
-from gpu_sandbox.builds.precompiled_headers import Prebuilt
+from gpu_sandbox.builds.precompiled_headers import PrecompiledHeaders
 from gpu_sandbox.ipc.child_messages import MAX_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.static_checks.precheck import Inspected
@@ -79,7 +79,7 @@ class CompilePool:
         cores: tuple[int, ...],
     ) -> None:
         self._builds = builds
-        self._prebuilt = Prebuilt(prebuilt, zygote, cores, keeping)
+        self._prebuilt = PrecompiledHeaders(prebuilt, zygote, cores, keeping)
         self._zygote = zygote
         self.jobs = jobs
         self._cores = cores

@@ -29,7 +29,7 @@ _WORTH_IT = 2
 _LIMIT_S = 180.0
 
 
-class Prebuilt:
+class PrecompiledHeaders:
     """Safe for concurrent calls of one loop: each file is built by one of them."""
 
     def __init__(
