@@ -90,8 +90,6 @@ DEFENCES = (
         bites=(
             Bite("answers_before_its_call", also_off=("wall-time bound",)),
             Bite("answers_beside_its_call", also_off=("wall-time bound",)),
-            Bite("leaves_its_call_to_a_fork", also_off=("wall-time bound",)),
-            Bite("writes_its_output_late", also_off=("wall-time bound",)),
         ),
     ),
     Defence(

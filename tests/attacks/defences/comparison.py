@@ -57,7 +57,7 @@ DEFENCES = (
         module="verifier/numerics/rules/error_quantiles.py",
         threats=("K1",),
         patches=(Patch(f"{_RULES}.error_quantiles:ErrorQuantiles.prepare", constant(None)),),
-        bites=(Bite("sees_near_atoms_only"),),
+        bites=(Bite("sees_near_atoms_only", also_off=("elements",)),),
     ),
     Defence(
         name="elements",
