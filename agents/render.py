@@ -18,7 +18,7 @@ import msgspec
 
 from agents.clients.port import AnswerForm, Part, Tool
 from agents.replies.anchors import has_anchors
-from agents.replies.reply_text import closed
+from agents.replies.markdown import closed
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
 from agents.tools import answer_tool
 from projections.candidate.sections import Section, visible

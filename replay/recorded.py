@@ -10,7 +10,6 @@ protocol are the parent's.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
@@ -19,6 +18,7 @@ import anyio.lowlevel
 import msgspec
 
 from agents.clients.port import CallFailed, Client, Reply, Request
+from engine.loop.logged_replies import logged_reply
 from engine.loop.prompts import model_name, prompt_chars, request_digest
 from engine.loop.texts import Texts
 from events.bodies import (
@@ -66,19 +66,9 @@ class RecordedReplies:
         if not left:
             return None
         run_seq, body = left.popleft()
-        tool_input = None
-        if body.tool_input_sha256 is not None:
-            tool_input = json.loads(self._texts.get(body.tool_input_sha256))
-        return Reply(
-            text=self._texts.get(body.reply_sha256),
-            tool_input=tool_input,
-            usage=Usage(),  # no model was asked: nothing was used
-            stop_reason=body.stop_reason,
-            served_by=body.served_by,
-            sent=body.sent,
-            canned=body.canned,
-            reused=run_seq,
-        )
+        reply = logged_reply(body, self._texts.get)
+        # No model was asked: nothing was used.
+        return msgspec.structs.replace(reply, usage=Usage(), reused=run_seq)
 
 
 def _replies(

@@ -27,10 +27,11 @@ from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
-from agents.clients.failures import bad_proxy, one_try
+from agents.clients.failures import CONNECT_S, Progress, bad_proxy, one_try
 from agents.clients.keys import header_secrets, reply_without, url_secrets
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
+from agents.clients.proxies import SOCKET_OPTIONS, proxy_for
 from agents.models import known_refusals
 
 if TYPE_CHECKING:
@@ -73,10 +74,12 @@ class AnthropicClient:
         body = request_body(request)
         message = Message(request.tool.name)
         headers: dict[str, str] = {}
+        progress = Progress()
         await one_try(
-            self._stream(sdk, body, request.timeout_s, message, headers),
+            self._stream(sdk, body, request.timeout_s, message, headers, progress),
             lambda error: self._failure(error, body),
             used=lambda: message.usage,
+            progress=progress,
             timeout_s=request.timeout_s,
         )
         reply = reply_without(message.reply(sent_of(body)), self._secrets)
@@ -96,15 +99,28 @@ class AnthropicClient:
         return self._sdk
 
     def _new_sdk(self) -> AsyncAnthropic:
-        import httpx2
         from anthropic import AsyncAnthropic
 
+        return AsyncAnthropic(
+            api_key=self._api_key,
+            base_url=self.base_url,
+            max_retries=0,
+            http_client=self._http(self.base_url or "https://api.anthropic.com"),
+        )
+
+    def _http(self, url: str) -> Any:
+        """The HTTP client of the SDK, through the proxy that ``url`` has. Raises ``CallFailed``."""
+        import httpx2
+        from anthropic import DefaultAsyncHttpxClient
+
+        proxy, unlimited = proxy_for(url), httpx2.Limits(max_connections=None)
         try:
-            # Tried first: the SDK's own client complains once more when it is collected.
-            httpx2.AsyncClient(verify=False)
+            transport = httpx2.AsyncHTTPTransport(
+                proxy=proxy, limits=unlimited, socket_options=SOCKET_OPTIONS
+            )
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
             raise bad_proxy(error) from None
-        return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
+        return DefaultAsyncHttpxClient(transport=transport)
 
     async def _stream(
         self,
@@ -113,13 +129,14 @@ class AnthropicClient:
         timeout_s: float,
         message: Message,
         headers: dict[str, str],
+        progress: Progress,
     ) -> None:
         import httpx2
 
         # The SDK's signature has no temperature any more; the API has, for some models.
         arguments = dict(body)
         extra = {"temperature": arguments.pop("temperature")} if "temperature" in body else None
-        timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
+        timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
         # The command line says itself which models are about to be retired.
         warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
         # So are budgets of thinking, of some models that still take them.
@@ -128,8 +145,13 @@ class AnthropicClient:
             **arguments, stream=True, extra_body=extra, timeout=timeout
         )
         headers.update(stream.response.headers)
+        progress.answered()
         async with stream:
-            await read_events(self._chunks(stream), message.add)
+            if headers.get("content-type", "").startswith("application/json"):
+                # What does not stream: the whole message is one event.
+                message.add((await stream.response.aread()).decode("utf-8", "replace"))
+                return
+            await read_events(progress.heard(self._chunks(stream)), message.add)
 
     def _chunks(self, stream: Any) -> AsyncIterator[bytes]:
         """The response's body."""

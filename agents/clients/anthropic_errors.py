@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from agents.clients.event_stream import ErrorEvent, Nonsense
-from agents.clients.failures import by_status, limit_named, shown, status_failure
+from agents.clients.event_stream import ErrorEvent, HtmlPage, Nonsense
+from agents.clients.failures import (
+    by_status,
+    limit_named,
+    not_a_reply,
+    shown,
+    status_failure,
+    timeout_words,
+)
 from agents.clients.port import CallFailed, CapabilityMissing
 
 if TYPE_CHECKING:
@@ -56,13 +63,16 @@ def failure(
     import httpx2
 
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
-        return CallFailed("timed_out", "the server did not answer in time", retryable=True)
+        why = timeout_words(error.__cause__ or error, "the server")
+        return CallFailed("timed_out", why, retryable=True)
     if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
         cause = shown(str(error.__cause__ or error), secrets)
         return CallFailed("connection", f"the connection failed: {cause}", retryable=True)
     if isinstance(error, ErrorEvent):
         word, retryable = _BY_TYPE.get(error.kind, ("unknown", True))
         return CallFailed(word, shown(error.text, secrets), retryable=retryable)
+    if isinstance(error, HtmlPage):
+        return not_a_reply(error, "the server")
     if isinstance(error, Nonsense):
         return CallFailed("connection", f"the stream makes no sense: {error}", retryable=True)
     if isinstance(error, anthropic.APIStatusError):

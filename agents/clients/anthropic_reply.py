@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agents.clients.event_stream import ErrorEvent
+from agents.clients.event_stream import ErrorEvent, event_object
 from agents.clients.port import CallFailed, Reply
 from agents.clients.structured import json_object, storable_json
 from events.bodies import Usage
@@ -13,16 +13,27 @@ from events.bodies import Usage
 __all__ = ["Message"]
 
 
+class _Use:
+    """A tool's use as it comes in."""
+
+    def __init__(self, block: dict[str, Any]) -> None:
+        self.name = str(block.get("name") or "")
+        self.given = block.get("input")
+        self.json: list[str] = []
+
+    @property
+    def written(self) -> str:
+        return "".join(self.json) or json.dumps(self.given or {})
+
+
 class Message:
-    """A reply as it comes in, event by event."""
+    """A reply as it comes in, event by event. What is not known is passed over."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
         self._texts: list[str] = []
-        self._json: list[str] = []
-        self._input: dict[str, Any] | None = None
-        self._tool_index = -1
-        self._found = False
+        self._thoughts: list[str] = []
+        self._uses: dict[int, _Use] = {}
         self._usage: dict[str, int] = {}
         self._model = ""
         self._stop_reason = "unknown"
@@ -30,54 +41,63 @@ class Message:
 
     def add(self, data: str) -> None:
         """Take in one event. Kinds that are not known are passed over, as the API asks."""
-        event = json.loads(data)
-        kind = event["type"]
+        event = event_object(data)
+        if event is None:
+            return
+        kind = event.get("type")
         if kind == "message_start":
-            self._model = str(event["message"].get("model") or "")
-            self._count(event["message"].get("usage"))
+            message = _dict(event.get("message"))
+            self._model = str(message.get("model") or "")
+            self._count(message.get("usage"))
         elif kind == "content_block_start":
-            self._open(event["index"], event["content_block"])
+            self._open(event.get("index"), _dict(event.get("content_block")))
         elif kind == "content_block_delta":
-            delta = event["delta"]
-            if delta["type"] == "text_delta":
-                self._texts.append(str(delta["text"]))
-            elif delta["type"] == "input_json_delta" and event["index"] == self._tool_index:
-                self._json.append(str(delta["partial_json"]))
+            self._delta(event.get("index"), _dict(event.get("delta")))
         elif kind == "message_delta":
-            self._stop_reason = str(event["delta"].get("stop_reason") or self._stop_reason)
+            reason = _dict(event.get("delta")).get("stop_reason")
+            self._stop_reason = str(reason or self._stop_reason)
             self._count(event.get("usage"))
         elif kind == "message_stop":
             self._complete = True
+        elif kind == "message":  # a server that does not stream
+            self.add_whole(event)
         elif kind == "error":
-            error = event.get("error") or {}
+            error = _dict(event.get("error"))
             raise ErrorEvent(str(error.get("type", "")), str(error.get("message", "")))
 
     def add_whole(self, message: dict[str, Any]) -> None:
         """Take in a message that did not come as a stream."""
-        end = {"stop_reason": message.get("stop_reason")}
-        events = [
-            {"type": "message_start", "message": message},
-            *(
-                {"type": "content_block_start", "index": index, "content_block": block}
-                for index, block in enumerate(message["content"])
-            ),
-            {"type": "message_delta", "delta": end},
-            {"type": "message_stop"},
-        ]
-        for event in events:
-            self.add(json.dumps(event))
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        self._model = str(message.get("model") or "")
+        self._count(message.get("usage"))
+        for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+            self._open(index, _dict(block))
+        self._stop_reason = str(message.get("stop_reason") or self._stop_reason)
+        self._complete = True
 
-    def _open(self, index: int, block: dict[str, Any]) -> None:
-        if block["type"] == "text":
+    def _open(self, index: Any, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind == "text":
             self._texts += ["\n\n"] if self._texts else []
             self._texts.append(str(block.get("text") or ""))
-        elif block["type"] == "tool_use" and block["name"] == self._tool and not self._found:
-            self._tool_index, self._found = index, True
-            given = block.get("input")
-            self._input = given if isinstance(given, dict) and given else None
+        elif kind == "thinking":
+            self._thoughts += ["\n\n"] if self._thoughts else []
+            self._thoughts.append(str(block.get("thinking") or ""))
+        elif kind == "tool_use":
+            self._uses[index] = _Use(block)
 
-    def _count(self, usage: dict[str, Any] | None) -> None:
-        for field, value in (usage or {}).items():
+    def _delta(self, index: Any, delta: dict[str, Any]) -> None:
+        kind = delta.get("type")
+        if kind == "text_delta":
+            self._texts.append(str(delta.get("text") or ""))
+        elif kind == "thinking_delta":
+            self._thoughts.append(str(delta.get("thinking") or ""))
+        elif kind == "input_json_delta" and index in self._uses:
+            self._uses[index].json.append(str(delta.get("partial_json") or ""))
+
+    def _count(self, usage: Any) -> None:
+        for field, value in _dict(usage).items():
             if isinstance(value, int):
                 self._usage[field] = value
 
@@ -86,17 +106,18 @@ class Message:
         if not self._complete:
             why = "the stream ended before the message did"
             raise CallFailed("connection", why, retryable=True, usage=self.usage)
-        text = "".join(self._texts)
-        tool_input = self._input
-        written = "".join(self._json)
-        if written:
-            tool_input = json_object(written)
-            if tool_input is None:
-                # Unusable, but it was paid for: kept where the log shows it.
-                text = f"{text}\n{written}".strip()
+        tool_input, others = None, []
+        for use in self._uses.values():
+            given = json_object(use.written) if use.name == self._tool else None
+            if given and tool_input is None:
+                tool_input = given
+            else:
+                others.append({"name": use.name, "arguments": use.written})
         return Reply(
-            text=storable_json(text),
-            tool_input=storable_json(tool_input),
+            text=storable_json("".join(self._texts)),
+            tool_input=tool_input,
+            thoughts=storable_json("".join(self._thoughts)),
+            others=tuple(storable_json(others)),
             usage=self.usage,
             stop_reason=self._stop_reason,
             served_by=self._model,
@@ -115,3 +136,7 @@ class Message:
             cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
             cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
         )
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

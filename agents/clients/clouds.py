@@ -65,6 +65,9 @@ class BedrockClient(AnthropicClient):
             aws_profile=None if self._api_key else self._profile,
             base_url=self.base_url,
             max_retries=0,
+            http_client=self._http(
+                self.base_url or f"https://bedrock-runtime.{self._region}.amazonaws.com"
+            ),
         )
         return cast("AsyncAnthropic", sdk)  # the same resources
 
@@ -79,9 +82,9 @@ class BedrockClient(AnthropicClient):
                 frames.add_data(chunk)
                 events = [_event_in(frame) for frame in frames]
             except (ParserError, ValueError, LookupError, TypeError):
-                events = [b"what is no event"]  # for the reader to end on: not raised in here
+                events = [b"{what is no event"]  # for the reader to end on: not raised in here
             for event in events:
-                yield b"data:" + event + b"\n"
+                yield b"data:" + event + b"\n\n"
 
     def _failure(
         self, error: Exception, body: dict[str, Any]
@@ -136,6 +139,9 @@ class VertexClient(AnthropicClient):
             access_token=self._api_key or None,
             base_url=self.base_url,
             max_retries=0,
+            http_client=self._http(
+                self.base_url or f"https://{self._region}-aiplatform.googleapis.com"
+            ),
         )
         return cast("AsyncAnthropic", sdk)  # the same resources
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import email.utils
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import anyio
 
+from agents.clients.event_stream import HtmlPage
 from agents.clients.keys import without
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing
 from events.bodies import Usage
 
 __all__ = [
-    "about_output_limit", "bad_proxy", "by_status", "limit_named", "one_try", "shown",
-    "status_failure",
+    "CONNECT_S", "Progress", "about_output_limit", "bad_proxy", "by_status", "limit_named",
+    "not_a_reply", "one_try", "shown", "status_failure", "timeout_words",
 ]  # fmt: skip
 
+CONNECT_S = 30.0
+"""How long to wait for a connection."""
 _BY_STATUS = {
     401: ("unauthorized", False),
     402: ("unauthorized", False),
@@ -73,16 +76,47 @@ def about_output_limit(text: str) -> bool:
     return _OUTPUT_LIMIT.search(text) is not None
 
 
+class Progress:
+    """How far an exchange has come, for what is said of one that took too long."""
+
+    def __init__(self) -> None:
+        self._chunks = 0
+        self._since = time.monotonic()
+        self._answered = False
+
+    def answered(self) -> None:
+        """The response has begun."""
+        self._answered, self._since = True, time.monotonic()
+
+    async def heard(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The chunks, counted."""
+        async for chunk in chunks:
+            self._chunks += 1
+            self._since = time.monotonic()
+            yield chunk
+
+    def words(self) -> str:
+        """What had come, and how long nothing more did."""
+        silent = time.monotonic() - self._since
+        if not self._answered:
+            return "the server had not begun to answer (no first byte)"
+        if not self._chunks:
+            return f"the server had begun to answer, and sent nothing for {silent:.0f} s"
+        return f"{self._chunks} chunks had come, the last one {silent:.0f} s before (total time)"
+
+
 async def one_try(
     work: Awaitable[CallFailed | CapabilityMissing | None],
     told: Callable[[Exception], CallFailed | CapabilityMissing | None],
     *,
     used: Callable[[], Usage | None] = lambda: None,
+    progress: Progress | None = None,
     timeout_s: float,
 ) -> None:
     """Do ``work``, which may return what a server answered instead. ``told`` puts an
     exception in the port's words, or says by None that it is a bug, which goes on as it is.
-    ``used`` is what the server has said of its use by the time of a failure.
+    ``used`` is what the server has said of its use by the time of a failure, ``progress`` what
+    had come of the reply.
 
     Raises ``CallFailed`` or ``CapabilityMissing``.
     """
@@ -97,7 +131,8 @@ async def one_try(
     # Raised out here, so that the library's exception, whose request carries the key, does
     # not travel along as the context.
     if scope.cancelled_caught:
-        message = f"no complete reply within {timeout_s:g} s"
+        how_far = f": {progress.words()}" if progress else ""
+        message = f"no complete reply within {timeout_s:g} s{how_far}"
         failure = CallFailed("timed_out", message, retryable=True)
     if isinstance(failure, CallFailed):
         failure.usage = used()
@@ -105,11 +140,32 @@ async def one_try(
         raise failure
 
 
+def timeout_words(error: BaseException, place: str) -> str:
+    """Which limit an HTTP library's time-out was; its class says so."""
+    match type(error).__name__:
+        case "ConnectTimeout":
+            return f"no connection to {place} within {CONNECT_S:g} s (time-out of connecting)"
+        case "ReadTimeout":
+            return f"{place} sent nothing more in time (time-out between chunks)"
+        case "WriteTimeout":
+            return f"{place} did not take the request in time (time-out of sending)"
+    return f"{place} did not answer in time"
+
+
 def bad_proxy(error: Exception) -> CallFailed:
     """The library can't use the proxy that the environment names; its URL may hold a password."""
     why = str(error) if isinstance(error, ImportError) else "it is no URL of a proxy"
     message = f"the proxy that the environment names (HTTPS_PROXY or the like) is no use: {why}"
     return CallFailed("connection", message, retryable=False)
+
+
+def not_a_reply(page: HtmlPage, place: str) -> CallFailed:
+    """A page for people came, with a status that says that all is well."""
+    return CallFailed(
+        "connection",
+        f"{place} answered with {page}, not with a reply: check its URL, and what is between",
+        retryable=True,
+    )
 
 
 def by_status(status: int) -> tuple[str, bool]:

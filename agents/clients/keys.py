@@ -58,6 +58,8 @@ def reply_without(reply: Reply, secrets: tuple[str, ...]) -> Reply:
         reply,
         text=without(reply.text, secrets),
         tool_input=_cleaned(reply.tool_input, secrets),
+        thoughts=without(reply.thoughts, secrets),
+        others=tuple(_cleaned(each, secrets) for each in reply.others),
         stop_reason=without(reply.stop_reason, secrets),
         served_by=without(reply.served_by, secrets),
     )

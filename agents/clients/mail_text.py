@@ -11,7 +11,7 @@ import msgspec
 
 from agents.clients.port import Reply, Request
 from agents.clients.structured import json_object, storable_json
-from agents.replies.reply_text import fences
+from agents.replies.markdown import fences
 from events.bodies import ReplyFile, Usage
 from projections.candidate.sections import visible
 

@@ -18,14 +18,15 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from agents.clients.event_stream import read_events
-from agents.clients.failures import bad_proxy, one_try
+from agents.clients.event_stream import Nonsense, event_object, read_events
+from agents.clients.failures import CONNECT_S, Progress, bad_proxy, one_try
 from agents.clients.keys import reply_without
 from agents.clients.openai_errors import failure as as_failure
 from agents.clients.openai_errors import refusal
 from agents.clients.openai_reply import Completion
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request, answer_form
+from agents.clients.proxies import SOCKET_OPTIONS, proxy_for
 
 if TYPE_CHECKING:
     import httpx
@@ -80,10 +81,12 @@ class OpenAIClient:
         body = _body(request)
         completion = Completion(request.tool.name)
         headers: dict[str, str] = {}
+        progress = Progress()
         await one_try(
-            self._stream(http, body, request.timeout_s, completion, headers),
+            self._stream(http, body, request.timeout_s, completion, headers, progress),
             lambda error: as_failure(error, self._api_key, self.base_url),
             used=lambda: completion.usage,
+            progress=progress,
             timeout_s=request.timeout_s,
         )
         reply = reply_without(completion.reply(_sent(body)), (self._api_key,))
@@ -104,10 +107,14 @@ class OpenAIClient:
             key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
             # As many connections as calls: how many there are is the search's to say.
             unlimited = httpx.Limits(max_connections=None)
+            proxy = proxy_for(self.base_url)
             try:
-                self._http = httpx.AsyncClient(headers=key, limits=unlimited)
+                transport = httpx.AsyncHTTPTransport(
+                    proxy=proxy, limits=unlimited, socket_options=SOCKET_OPTIONS
+                )
             except (ImportError, ValueError, httpx.InvalidURL) as error:
                 raise bad_proxy(error) from None
+            self._http = httpx.AsyncClient(headers=key, transport=transport)
         return self._http
 
     async def _stream(
@@ -117,11 +124,15 @@ class OpenAIClient:
         timeout_s: float,
         into: Completion,
         headers: dict[str, str],
+        progress: Progress,
     ) -> CallFailed | CapabilityMissing | None:
         """Read the reply; or return what the server answered instead."""
         import httpx
 
-        url, timeout = f"{self.base_url}/chat/completions", httpx.Timeout(timeout_s, connect=30.0)
+        url, timeout = (
+            f"{self.base_url}/chat/completions",
+            httpx.Timeout(timeout_s, connect=CONNECT_S),
+        )
         async with http.stream("POST", url, json=body, timeout=timeout) as response:
             if response.status_code != 200:
                 said = await response.aread()
@@ -130,11 +141,15 @@ class OpenAIClient:
                     api_key=self._api_key, key_name=self._key_name,
                 )  # fmt: skip
             headers.update(response.headers)
+            progress.answered()
             if response.headers.get("content-type", "").startswith("application/json"):
                 # A server that doesn't stream: the whole reply is one event.
-                into.add((await response.aread()).decode("utf-8", "replace"))
+                whole = (await response.aread()).decode("utf-8", "replace")
+                if event_object(whole) is None:
+                    raise Nonsense("it is no JSON object")
+                into.add(whole)
             else:
-                await read_events(response.aiter_bytes(), into.add)
+                await read_events(progress.heard(response.aiter_bytes()), into.add)
         return None
 
 

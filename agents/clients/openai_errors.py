@@ -11,8 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agents.clients.event_stream import ErrorEvent, Nonsense
-from agents.clients.failures import by_status, limit_named, shown, status_failure
+from agents.clients.event_stream import ErrorEvent, HtmlPage, Nonsense, html_title
+from agents.clients.failures import (
+    by_status,
+    limit_named,
+    not_a_reply,
+    shown,
+    status_failure,
+    timeout_words,
+)
 from agents.clients.port import CallFailed, CapabilityMissing
 
 __all__ = ["failure", "refusal", "words_of"]
@@ -57,7 +64,9 @@ def failure(error: Exception, api_key: str, base_url: str) -> CallFailed | None:
     import httpx
 
     if isinstance(error, httpx.TimeoutException):
-        return CallFailed("timed_out", f"{base_url} did not answer in time", retryable=True)
+        return CallFailed("timed_out", timeout_words(error, base_url), retryable=True)
+    if isinstance(error, HtmlPage):
+        return not_a_reply(error, base_url)
     if isinstance(error, httpx.HTTPError):
         cause = shown(str(error) or type(error).__name__, (api_key,))
         return CallFailed(
@@ -100,7 +109,8 @@ def refusal(
     try:
         code, said = words_of(json.loads(raw))
     except (ValueError, RecursionError):
-        code, said = "", raw.decode("utf-8", "replace")
+        title = html_title(raw)
+        code, said = "", str(HtmlPage(title)) if title else raw.decode("utf-8", "replace")
     text = shown(said, (api_key,)) or "the server gave no reason"
     if status in _REFUSING and (lesson := limit_named(text)):
         return lesson

@@ -94,6 +94,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """The mailbox's file that it was read from."""
     allowance: Allowance | None = None
     """What the provider says is left of its limits."""
+    thoughts: str = ""
+    """What the model thought, where the provider sets that apart."""
+    others: tuple[dict[str, Any], ...] = ()
+    """What else was sent: calls that are not plainly the tool's, with ``name`` and ``arguments``
+    as they were written, and parts of unknown kinds."""
 
     @property
     def cut_off(self) -> bool:

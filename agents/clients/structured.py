@@ -12,12 +12,15 @@ _DEEPEST = 32
 
 
 def json_object(written: str) -> dict[str, Any] | None:
-    """The JSON object that ``written`` is; None if it is none, or nested beyond all sense.
+    """The JSON object that ``written`` is, encoded once or twice; None if it is none, or nested
+    beyond all sense.
 
     Line ends inside strings are let pass: models forget to escape them in source code.
     """
     try:
-        value = json.loads(written, strict=False)
+        value = json.loads(written.lstrip("\ufeff"), strict=False)
+        if isinstance(value, str):
+            value = json.loads(value, strict=False)
         return storable_json(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None

@@ -1,36 +1,36 @@
 """From a reply to an answer that the search can use, or to a reason why not.
 
-The structured tool answer is preferred, then the same as JSON; fenced code blocks in the
-text are the fallback. What a model thought aloud before its answer is not part of it.
-A syntax error in a candidate is the sandbox's to find: here only a missing ``ModelNew``
-counts against it.
+One reader for all clients and roles. The tool's fields are preferred, then the same written in the
+text as JSON or as a call; fenced code blocks in the text are the fallback. Thoughts are no part of
+an answer. Where the model can be asked again, code that is no Python is a reason to; where it
+can't, the code is judged as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
 from agents.clients.port import Reply
-from agents.clients.structured import json_object
-from agents.python_source import MODEL_NEW
-from agents.replies.anchors import has_anchors, strip_anchors
+from agents.python_source import syntax_error
+from agents.replies.anchors import strip_anchors
+from agents.replies.answers import Answer, answers
+from agents.replies.candidate_names import defines_model_new, missing_halves
 from agents.replies.grounding import Rejected, ground
 from agents.replies.normal_form import source_key
-from agents.replies.reply_text import answered, clean, fences, outside, unfenced
+from agents.replies.plain_text import invisible_in
 from agents.replies.spans_reply import read_spans
 from agents.replies.splicing import block_count, spliced
 
 __all__ = ["Parsed", "Rejected", "parse"]
 
-_LONGEST = 2**20
+_MAX_REPLY = 2**20
 """Characters of a text that is searched for a candidate: what no model's output limit reaches is
 not worth seconds in which all else waits."""
-_LONGEST_SOURCE = 2**18
+_MAX_SOURCE = 2**18
 """Of a candidate: about what is judged (``gpu_sandbox.static_checks.precheck``)."""
-_TOO_LONG = f"The reply is too long: answer in less than {_LONGEST_SOURCE} characters."
+_TOO_LONG = f"The reply is too long: answer in less than {_MAX_SOURCE} characters."
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,40 +50,98 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(
-    role: str, reply: Reply, node_source: str, *, splice: bool = True, marked: str | None = None
+    role: str,
+    reply: Reply,
+    node_source: str,
+    *,
+    splice: bool = True,
+    marked: str | None = None,
+    is_last: bool = False,
 ) -> Parsed | Rejected:
     """Read ``reply`` as ``role``'s answer; ``node_source`` is the selected node's source.
 
     ``marked`` is the plan's, where replacements of its blocks are what was asked for.
+    ``is_last``: the model is not asked again.
     """
     if reply.stop_reason == "refusal":
         return Rejected(reason="The model declined to answer this request.")
+    if max(map(len, _texts(reply))) > _MAX_REPLY:
+        return Rejected(reason=_TOO_LONG)
     if marked is not None:
         return _spans(reply, marked)
-    answer = _answer(role, reply)
-    if isinstance(answer, Rejected):
-        return answer
-    if role == "plan":
-        return _plan(answer, node_source, splice=splice)
-    assert answer.source is not None
-    if len(answer.source) > _LONGEST_SOURCE:
+    problem: Rejected | None = None
+    as_it_is: Parsed | None = None
+    for answer in answers(role, reply, keep_invisible=invisible_in(node_source)):
+        read: Parsed | Rejected
+        if isinstance(answer, Rejected):
+            read = answer
+        elif role == "plan":
+            read = _plan(answer, node_source, splice=splice)
+        else:
+            read = _source(answer)
+            if is_last and isinstance(read, NotPython):
+                as_it_is = as_it_is or _parsed(answer, _file(answer.code))
+        if isinstance(read, Parsed):
+            return read
+        problem = problem or read
+    assert problem is not None
+    return as_it_is or problem
+
+
+def _texts(reply: Reply) -> Iterator[str]:
+    yield reply.text
+    yield reply.thoughts
+    yield from (value for value in (reply.tool_input or {}).values() if isinstance(value, str))
+
+
+class NotPython(Rejected, frozen=True, kw_only=True):
+    """Code that defines ModelNew and does not parse."""
+
+
+def _file(code: str) -> str:
+    source = strip_anchors(code)
+    return source if source.endswith("\n") else source + "\n"
+
+
+def _source(answer: Answer) -> Parsed | Rejected:
+    if len(answer.code) > _MAX_SOURCE:
         return Rejected(reason=_TOO_LONG)
-    source = strip_anchors(answer.source)
-    if not source.endswith("\n"):
-        source += "\n"
-    if MODEL_NEW.search(source) is None:
+    source = _file(answer.code)
+    if not defines_model_new(source):
         return Rejected(
             reason="The returned code defines no ModelNew: name the new architecture "
             "`ModelNew` and return the complete file."
         )
-    return msgspec.structs.replace(answer, source=source, source_key=source_key(source))
+    problem = syntax_error(source)
+    if problem is not None:
+        todo = (
+            "return the complete file, in one block that holds nothing but code."
+            if answer.closed
+            else "its block is never closed. Put ``` on a line of its own behind the code."
+        )
+        return NotPython(reason=f"The returned code is not valid Python ({problem}): {todo}")
+    if halves := missing_halves(source, answer.beside):
+        return Rejected(
+            reason=f"The block that defines ModelNew uses `{halves[0]}`, which only another block"
+            " defines: return the complete file in one block."
+        )
+    return _parsed(answer, source)
+
+
+def _parsed(answer: Answer, source: str) -> Parsed:
+    return Parsed(
+        via=answer.via,
+        source=source,
+        explanation=answer.prose,
+        source_key=source_key(source),
+    )
 
 
 def _spans(reply: Reply, marked: str) -> Parsed | Rejected:
-    answer = read_spans(reply, block_count(marked))
+    answer = read_spans(reply, block_count(marked), keep_invisible=invisible_in(marked))
     if isinstance(answer, Rejected):
         return answer
-    if answer.spans.chars > _LONGEST_SOURCE:
+    if answer.spans.chars > _MAX_SOURCE:
         return Rejected(reason=_TOO_LONG)
     source = spliced(marked, answer.spans)
     if isinstance(source, Rejected):
@@ -98,70 +156,16 @@ def _spans(reply: Reply, marked: str) -> Parsed | Rejected:
     )
 
 
-def _plan(answer: Parsed, node_source: str, *, splice: bool) -> Parsed | Rejected:
-    assert answer.advice is not None
-    assert answer.annotated is not None
-    if not answer.advice.strip():
+def _plan(answer: Answer, node_source: str, *, splice: bool) -> Parsed | Rejected:
+    if not answer.prose.strip():
         return Rejected(reason="The plan holds no advice: say what to change and how.")
-    grounded = ground(answer.annotated, node_source, splice=splice)
+    grounded = ground(answer.code, node_source, splice=splice)
     if isinstance(grounded, Rejected):
         return grounded
-    return msgspec.structs.replace(
-        answer,
+    return Parsed(
+        via=answer.via,
+        advice=answer.prose,
         annotated=grounded.annotated,
         anchors=grounded.anchors,
         spliced=grounded.spliced,
     )
-
-
-def _answer(role: str, reply: Reply) -> Parsed | Rejected:
-    """The answer's texts, as they came: from the tool if it can be, else from the text."""
-    code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
-    fields = _strings(reply.tool_input or {})
-    if len(fields.get(code) or reply.text) > _LONGEST:
-        return Rejected(reason=_TOO_LONG)
-    for via, found in (("tool", fields), ("json", _written(reply.text))):
-        if found.get(code, "").strip():
-            return _parsed(role, via, unfenced(found[code]), found.get(prose, ""))
-    answer = _fenced(role, reply)
-    if isinstance(answer, Rejected) and reply.tool_input is not None:
-        given = ", ".join(sorted(fields)) or "nothing"
-        return Rejected(reason=f"The tool's answer lacks `{code}`; it holds {given}.")
-    return answer
-
-
-def _written(text: str) -> dict[str, str]:
-    """The answer's fields where the text is, or fences, their JSON object and nothing more."""
-    text = answered(text).strip()
-    return _strings(json_object(unfenced(text).strip()) or {})
-
-
-def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
-    text = answered(reply.text)
-    blocks = fences(text)
-    if role == "plan":
-        fitting = [block for block in blocks if has_anchors(block.text)]
-    else:
-        fitting = [block for block in blocks if MODEL_NEW.search(block.text)]
-    if reply.cut_off and (not fitting or not fitting[-1].closed):
-        return Rejected(
-            reason="The reply was cut off at the output limit before the code was complete: "
-            "answer more briefly."
-        )
-    if not fitting and not blocks:
-        return Rejected(
-            reason="The reply holds no answer through the tool and no fenced code block."
-        )
-    # A later block is the more considered one.
-    chosen = (fitting or blocks)[-1]
-    return _parsed(role, "fence", chosen.text, outside(text))
-
-
-def _parsed(role: str, via: str, code: str, prose: str) -> Parsed:
-    if role == "plan":
-        return Parsed(via=via, advice=prose.strip(), annotated=code)
-    return Parsed(via=via, source=code, explanation=prose.strip())
-
-
-def _strings(fields: Mapping[str, Any]) -> dict[str, str]:
-    return {name: clean(value) for name, value in fields.items() if isinstance(value, str)}

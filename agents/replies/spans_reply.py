@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from agents.clients.port import Reply
-from agents.clients.structured import json_object
+from agents.replies.answers import CUT_OFF, given_fields, read_text, unfinished
 from agents.replies.grounding import Rejected
-from agents.replies.reply_text import answered, clean, code_block, fences, outside, unfenced
+from agents.replies.markdown import code_block, fences, meant, outside, strict, unfenced
+from agents.replies.plain_text import clean, without_special_tokens
 from agents.replies.splicing import Definition, Spans
+from agents.replies.thoughts import answered
 
 __all__ = ["SpansAnswer", "as_fences", "read_spans"]
 
@@ -31,19 +33,22 @@ class SpansAnswer(msgspec.Struct, frozen=True, kw_only=True):
     explanation: str
 
 
-def read_spans(reply: Reply, blocks: int) -> SpansAnswer | Rejected:
+def read_spans(
+    reply: Reply, blocks: int, *, keep_invisible: bool = False
+) -> SpansAnswer | Rejected:
     """The answer for a source with so many marked blocks."""
-    text = answered(reply.text)
-    written = json_object(unfenced(text.strip()).strip()) or {}
-    for via, fields in (("tool", reply.tool_input or {}), ("json", written)):
-        if "replacements" in fields:
-            return _structured(via, fields)
-    found = fences(text)
+    for via, fields in given_fields(reply, ("replacements",), keep_invisible=keep_invisible):
+        return _structured(via, fields, keep_invisible=keep_invisible)
+    said = answered(clean(read_text(reply), keep_invisible=keep_invisible))
+    text = without_special_tokens(said.text)
+    reading = strict(text)
+    if len(reading.blocks) < blocks and len(meant(text).blocks) >= blocks:
+        reading = meant(text)
+    found = reading.blocks
     if reply.cut_off and (not found or not found[-1].closed):
-        return Rejected(
-            reason="The reply was cut off at the output limit before the code was complete: "
-            "answer more briefly."
-        )
+        return Rejected(reason=CUT_OFF)
+    if said.unfinished and len(found) < blocks:
+        return Rejected(reason=unfinished(said))
     if not found:
         return Rejected(
             reason="The reply holds no answer with `replacements` through the tool, and no fenced"
@@ -51,7 +56,7 @@ def read_spans(reply: Reply, blocks: int) -> SpansAnswer | Rejected:
         )
     codes = [block.text.removesuffix("\n") for block in found]
     spans = Spans(replacements=codes[:blocks], definitions=[_definition(c) for c in codes[blocks:]])
-    return SpansAnswer(via="fence", spans=spans, explanation=outside(text))
+    return SpansAnswer(via="fence", spans=spans, explanation=reading.prose)
 
 
 def as_fences(answer: SpansAnswer) -> str:
@@ -70,7 +75,12 @@ def _headed(definition: Definition) -> str:
     return f"# before: {before}\n{code or chr(10)}" if before or _BEFORE.match(code) else code
 
 
-def _structured(via: str, fields: Mapping[str, Any]) -> SpansAnswer | Rejected:
+def _structured(
+    via: str, fields: Mapping[str, Any], *, keep_invisible: bool
+) -> SpansAnswer | Rejected:
+    def code(text: str) -> str:
+        return unfenced(clean(text, keep_invisible=keep_invisible))
+
     given, more = fields["replacements"], fields.get("definitions") or []
     replacements = [given] if isinstance(given, str) else given
     try:
@@ -85,13 +95,15 @@ def _structured(via: str, fields: Mapping[str, Any]) -> SpansAnswer | Rejected:
     return SpansAnswer(
         via=via,
         spans=Spans(
-            replacements=[unfenced(clean(text)) for text in spans.replacements],
+            replacements=[code(text) for text in spans.replacements],
             definitions=[
-                Definition(code=unfenced(clean(added.code)), before=clean(added.before))
+                Definition(code=code(added.code), before=clean(added.before))
                 for added in spans.definitions
             ],
         ),
-        explanation=clean(explanation).strip() if isinstance(explanation, str) else "",
+        explanation=answered(clean(explanation)).text.strip()
+        if isinstance(explanation, str)
+        else "",
     )
 
 

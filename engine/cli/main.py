@@ -40,6 +40,7 @@ _COMMANDS = {  # by name: the module that has it, and what help says
     "diff": ("inspect.diff", "Where two runs part; or two nodes' sources."),
     "compare": ("analyse.compare", "Runs side by side: results and curves."),
     "replay": ("analyse.replay", "Recompute a run's decisions from its log."),
+    "reparse": ("analyse.reparse", "What today's reader makes of a log's replies."),
     "simulate": ("analyse.simulate", "What another policy would have done on recorded trees."),
     "verify": ("maintain.check", "Check a log's chains, sequence and blobs."),
     "recover": ("maintain.check", "Save what is intact of a damaged log into a new one."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -18,6 +17,7 @@ from agents.replies.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
 from engine.loop.feed import Feed
+from engine.loop.logged_replies import logged_reply, reply_blobs
 from engine.loop.prompts import prompt_chars, request_digest, request_for, source_of
 from engine.loop.texts import Texts, storable
 from events.bodies import (
@@ -198,11 +198,8 @@ class AgentCalls:
         self._failed(called, CallFailed("capability", missing.message, retryable=True))
 
     def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:
-        text = self._texts.put("reply", reply.text)
-        blobs = [text]
-        if reply.tool_input is not None:
-            # Not msgspec: it refuses the lone surrogates that a model can send.
-            blobs.append(self._texts.put("tool_input", json.dumps(reply.tool_input)))
+        blobs = reply_blobs(reply, self._texts)
+        shas = {f"{name}_sha256": blob.sha256 for name, blob in blobs.items()}
         self._feed(
             AgentReplied(
                 attempt=called.attempt,
@@ -214,13 +211,12 @@ class AgentCalls:
                 stop_reason=storable(reply.stop_reason),
                 served_by=storable(reply.served_by),
                 sent=reply.sent,
-                reply_sha256=text.sha256,
-                tool_input_sha256=blobs[1].sha256 if len(blobs) > 1 else None,
                 canned=reply.canned,
                 reused=reply.reused,
                 file=reply.file,
+                **shas,
             ),
-            blobs,
+            blobs.values(),
         )
 
     def _read(self, called: AgentCalled, reply: Reply) -> None:
@@ -229,7 +225,8 @@ class AgentCalls:
         node_source = source_of(self._feed.state.tree[attempt.node], self._texts)
         plan = self._feed.state.tree[called.attempt].annotated_sha256
         marked = self._texts.get(plan) if called.reply == "spans" else None
-        parsed = parse(called.role, reply, node_source, marked=marked)
+        is_last = called.ask >= self._feed.state.config.search.reasks
+        parsed = parse(called.role, reply, node_source, marked=marked, is_last=is_last)
         at = {"attempt": called.attempt, "role": called.role, "call": called.call}
         if isinstance(parsed, Rejected):
             self._feed(ReplyRejected(**at, reason=storable(parsed.reason)))  # type: ignore[arg-type]
@@ -262,19 +259,7 @@ class AgentCalls:
         call = self._feed.state.attempts[called.attempt].call
         assert call is not None
         assert call.reply is not None
-        body = call.reply
-        tool_input = None
-        if body.tool_input_sha256 is not None:
-            tool_input = json.loads(self._texts.get(body.tool_input_sha256))
-        return Reply(
-            text=self._texts.get(body.reply_sha256),
-            tool_input=tool_input,
-            usage=body.usage,
-            stop_reason=body.stop_reason,
-            served_by=body.served_by,
-            sent=body.sent,
-            canned=body.canned,
-        )
+        return logged_reply(call.reply, self._texts.get)
 
 
 def _heeded(request: Request, lesson: CapabilityLearned) -> bool:

@@ -148,7 +148,8 @@ class ReplyNotTaken(Body, frozen=True, kw_only=True):
 
 @event("AgentReplied", "in")
 class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
+    """A whole reply arrived. Its text, and its tool input if any, are this event's blobs; so are
+    the model's thoughts, and what else was sent, where the provider sets them apart.
 
     ``usage`` is null where the server reported none: what such a call cost is not known.
     ``reused`` is the ``run_seq`` of the reply that was taken instead of a model's, in the
@@ -170,6 +171,9 @@ class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The parameters that were really sent."""
     reply_sha256: str
     tool_input_sha256: str | None = None
+    thoughts_sha256: str | None = None
+    others_sha256: str | None = None
+    """Calls that are not plainly the tool's, and parts of unknown kinds, as JSON."""
     canned: bool = False
     reused: int | None = None
     file: ReplyFile | None = None

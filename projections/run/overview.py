@@ -290,6 +290,7 @@ class Overview:
                 place=deferred.place if deferred.batch else mail.moved or deferred.place,
                 batch=deferred.batch,
                 doubt=doubts.get(call),
+                rejection=self.tree[deferred.attempt].rejection or None,
             )
             for call, deferred in sorted(mail.awaited.items())
         ]

@@ -67,7 +67,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """A request whose reply comes later: in the directory ``place``, or in a batch.
 
-    ``doubt`` is what was wrong with a file that answers it, if there was one.
+    ``doubt`` is what was wrong with a file that answers it, if there was one; ``rejection``, why
+    the reply before could not be used, where it asks again.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     batch: str | None = None
     doubt: str | None = None
+    rejection: str | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

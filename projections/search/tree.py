@@ -24,6 +24,7 @@ from events.bodies import (
     GivenKernel,
     NodeSelected,
     ReplyParsed,
+    ReplyRejected,
     RunForked,
     RunStarted,
 )
@@ -73,6 +74,8 @@ class Node(msgspec.Struct, kw_only=True):
     speedup, as ``search.score`` says."""
     reason: str = ""
     """Why the attempt was abandoned."""
+    rejection: str = ""
+    """Why the last reply could not be used; empty where it could."""
     labels: list[str] = []
     """Of a correct one, or the root's eager baseline: what to know beside its runtime. ``outcome``
     has those that were logged, which are what agents were shown."""
@@ -91,6 +94,11 @@ class Node(msgspec.Struct, kw_only=True):
         return self.evaluated_children > most and self.failed_children == self.evaluated_children
 
     @property
+    def abandoned_because(self) -> str:
+        """``reason``, with that of the reply that could not be used."""
+        return f"{self.reason}: {self.rejection}" if self.rejection else self.reason
+
+    @property
     def expansions(self) -> int:
         """Attempts from this node that are in flight."""
         return len(self.children) - self.evaluated_children
@@ -100,8 +108,8 @@ class Tree:
     """All nodes by id, and the correct ones by score."""
 
     FOLDS: ClassVar[tuple[type[Body], ...]] = (
-        RunStarted, RunForked, BaselineMeasured, NodeSelected, ReplyParsed, EvaluationFinished,
-        AttemptAbandoned,
+        RunStarted, RunForked, BaselineMeasured, NodeSelected, ReplyParsed, ReplyRejected,
+        EvaluationFinished, AttemptAbandoned,
     )  # fmt: skip
     """Events of other types leave it as it is."""
 
@@ -178,6 +186,10 @@ class Tree:
                 return self._select(body)
             case ReplyParsed():
                 return self._parse(body)
+            case ReplyRejected():
+                # No change of the node that the search could see.
+                self.nodes[body.attempt].rejection = body.reason
+                return None
             case EvaluationRequested():
                 return self.nodes[body.attempt]
             case EvaluationFinished():
@@ -205,6 +217,7 @@ class Tree:
 
     def _parse(self, body: ReplyParsed) -> Node:
         node = self.nodes[body.attempt]
+        node.rejection = ""
         if body.advice_sha256 is not None:
             node.advice_sha256, node.annotated_sha256 = body.advice_sha256, body.annotated_sha256
         if body.source_sha256 is not None:

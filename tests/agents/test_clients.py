@@ -151,7 +151,7 @@ async def test_unusable_answers_are_replies(api: Dialect, blocks: list[Any], sto
     assert (reply.tool_input, reply.stop_reason) == (None, stop)
     assert reply.usage is not None
     assert reply.usage.output_tokens == 42
-    assert reply.text == (blocks[0]["json"] if blocks else "")
+    assert [call["arguments"] for call in reply.others] == [block["json"] for block in blocks]
     result = parse("code", reply, TASK)
     assert isinstance(result, Rejected)
     assert ("cut off" in result.reason) == (stop == "max_tokens")
@@ -206,6 +206,25 @@ async def test_an_error_page_that_is_no_json(api: Dialect) -> None:
     assert "Bad gateway" in failed.message
 
 
+async def test_a_page_for_people_is_said_to_be_one(api: Dialect) -> None:
+    page = b"\n<!DOCTYPE html><html><head><title>Sign in &amp; go</title></head></html>"
+    for kind in ("text/html", "text/event-stream"):
+        if api.name == "bedrock":
+            pytest.skip("its stream has frames")
+        failed = await failure_of(api, response(200, page, kind))
+        assert (failed.error, failed.retryable) == ("connection", True)
+        assert "an HTML page titled 'Sign in & go'" in failed.message
+
+
+async def test_what_stands_between_events_is_skipped(api: Dialect) -> None:
+    if api.name == "bedrock":
+        pytest.skip("its stream has frames")
+    noise = chunk(b"data:\n\ndata: ping\n\n: comment\n\ndata: []\n\nretry: 5\n\n")
+    head, *events = api.reply("Hello")
+    script = [head, *(each for event in events[:-1] for each in (noise, event)), events[-1]]
+    assert (await reply_to(api, script)).text == "Hello"
+
+
 async def test_an_error_in_mid_stream_is_not_waited_behind(api: Dialect) -> None:
     failed = await failure_of(api, [*api.broken("Overloaded"), Stall()])
     assert (failed.error, failed.retryable, failed.message) == ("overloaded", True, "Overloaded")
@@ -244,6 +263,9 @@ async def test_a_stall_times_out_and_hangs_up(api: Dialect, begun: bool) -> None
         with pytest.raises(CallFailed) as info:
             await client.send(request)
         assert (info.value.error, info.value.retryable) == ("timed_out", True)
+        if server.got and server.stalled.is_set():
+            words = "chunks had come, the last one" if begun else "no first byte"
+            assert words in info.value.message
         if server.got:  # else the deadline came before the connection, on a busy machine
             with anyio.fail_after(10):
                 await server.hung_up.wait()

@@ -11,8 +11,8 @@ from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.replies.anchors import BEGIN, END, strip_anchors
 from agents.replies.grounding import Grounded, Rejected, ground
+from agents.replies.markdown import fences
 from agents.replies.parse import parse
-from agents.replies.reply_text import fences
 from agents.replies.splicing import Definition, Spans, spliced
 from events.bodies import Usage
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from agents.clients.mail_text import Malformed, read_reply, request_markdown
 from agents.clients.mailbox import MailboxClient
 from agents.clients.port import CallFailed, Deferred, Look, Reply, Request
+from agents.replies.markdown import fences, outside
 from agents.replies.parse import Parsed, parse
-from agents.replies.reply_text import fences, outside
 from events.bodies import ReplyFile, Usage
 
 from .sources import KERNEL, TASK

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from agents.clients.port import Reply
 from agents.replies.grounding import strip_anchors
+from agents.replies.markdown import Fence, fences
 from agents.replies.normal_form import source_key
 from agents.replies.parse import Parsed, Rejected, parse
-from agents.replies.reply_text import Fence, fences
 from events.bodies import Usage
 
 from .sources import KERNEL, TASK, mark
@@ -87,8 +87,12 @@ def test_a_fence_around_a_tool_field_and_leftover_anchors_go() -> None:
     assert result.source.rstrip() == strip_anchors(marked).rstrip() == KERNEL.rstrip()
 
 
-def test_a_syntax_error_is_not_ours_to_find() -> None:
-    assert parsed("code", reply(tool={"source": "class ModelNew(:\n"})).source
+def test_what_is_no_python_is_asked_for_again_while_it_can_be() -> None:
+    answer = reply(tool={"source": "class ModelNew(:\n"})
+    assert "not valid Python (line 1" in reason("code", answer)
+    judged = parse("code", answer, TASK, is_last=True)
+    assert isinstance(judged, Parsed)
+    assert judged.source == "class ModelNew(:\n"
 
 
 def test_text_is_the_fallback_for_an_unusable_tool_answer() -> None:
@@ -134,11 +138,11 @@ def test_a_complete_answer_counts_even_at_the_limit() -> None:
 
 def test_fences() -> None:
     text = "a\n```py\nx\n````\n~~~\ny\n```\n~~~\nb\n```\nz"
-    assert fences(text) == [
+    assert fences(text) == (
         Fence(text="x\n", closed=True),
         Fence(text="y\n```\n", closed=True),
         Fence(text="z", closed=False),
-    ]
+    )
 
 
 @given(st.text(), st.sampled_from(["plan", "code"]), st.text(), st.sampled_from(["", "max_tokens"]))

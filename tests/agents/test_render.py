@@ -10,7 +10,7 @@ import pytest
 from agents.clients.port import Part
 from agents.languages import LANGUAGES
 from agents.render import NodeView, Prompt, fenced, render
-from agents.replies.reply_text import fences, outside
+from agents.replies.markdown import fences, outside
 from agents.templates import SYSTEM_VARIANTS, Templates, pinned
 from events.observations import SECTIONS, SectionName
 from projections.candidate.sections import Section

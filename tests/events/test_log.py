@@ -696,7 +696,10 @@ async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
         for field in msgspec.structs.fields(body)
         if not field.required
     }
-    replied = {"tool_input_sha256": None, "canned": False, "reused": None, "file": None}
+    replied = {
+        "tool_input_sha256": None, "thoughts_sha256": None, "others_sha256": None,
+        "canned": False, "reused": None, "file": None,
+    }  # fmt: skip
     parsed = {
         "advice_sha256": None, "annotated_sha256": None, "source_sha256": None,
         "source_key": None, "explanation_sha256": None, "anchors": 0, "spliced": False,

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from agents.clients.port import Reply
-from agents.replies.reply_text import answered, code_block
+from agents.replies.markdown import code_block
+from agents.replies.plain_text import clean
 from agents.replies.spans_reply import SpansAnswer, as_fences, read_spans
+from agents.replies.thoughts import answered
 from engine.cli.address import Opened, open_runs
 from engine.cli.exits import Failure
 from projections.export.training import Chosen, Pair, Wanted, choose, pairs_of
@@ -95,7 +97,7 @@ def _replacements(opened: Opened, pair: Pair) -> str:
     answer = read_spans(reply, 0)
     if isinstance(answer, SpansAnswer) and answer.via != "fence":
         return as_fences(answer)
-    return answered(text)
+    return answered(clean(text)).text
 
 
 def _utf8(text: str) -> str:

@@ -103,7 +103,9 @@ def _head_lines(overview: Overview, node: Node) -> Iterator[str]:
         yield f"runtime {ms(node.runtime_ms)} (eager)"
         yield from audit_lines(overview)
     if node.reason:
-        yield f"reason {printable(node.reason)}"
+        yield f"reason {printable(node.abandoned_because)}"
+    elif node.rejection:
+        yield f"its last reply could not be used: {printable(node.rejection)}"
 
 
 def _evaluation_lines(evaluation: EvaluationFinished) -> Iterator[str]:

@@ -240,9 +240,10 @@ def _node_text(overview: Overview, node: Node) -> str:
         return f"0 reference  {words or '(not measured)'}"
     match node.status:
         case "abandoned":
-            return f"{node.id} {node.made}  abandoned: {printable(node.reason)}"
+            return f"{node.id} {node.made}  abandoned: {printable(node.abandoned_because)}"
         case "expanding":
-            return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
+            again = f", asked again: {printable(node.rejection)}" if node.rejection else ""
+            return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}{again}"
     assert node.outcome is not None
     same = "" if node.same_as is None else f"same as {node.same_as}: "
     outcome = with_labels(node.outcome, node.labels)

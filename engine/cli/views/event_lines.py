@@ -21,6 +21,7 @@ from events.bodies import (
     NodeUnbanned,
     NodeUnpinned,
     ReplyDeferred,
+    ReplyRejected,
     RunForked,
     RunStopped,
     StopRequested,
@@ -50,6 +51,8 @@ def step_line(body: Body) -> str:
             return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
         case AgentReplied() if body.reused is not None:
             return f"attempt {body.attempt}: {body.role}, a recorded reply, event {body.reused}"
+        case ReplyRejected():
+            return f"attempt {body.attempt}: the {body.role} reply can't be used: {body.reason}"
         case ReplyDeferred():
             return f"attempt {body.attempt}: {body.role} asked in {body.batch or body.place}"
         case CapabilityLearned():

@@ -43,6 +43,7 @@ from events.bodies import (
     NodeUnpinned,
     ReplyDeferred,
     ReplyNotTaken,
+    ReplyRejected,
     RunPaused,
     TaskRejected,
 )
@@ -206,9 +207,10 @@ def event_line(overview: Overview, event: Event) -> str | None:
             top = f", best {best.speedup:.2f}×{loop_words(best.eager_speedup)}" if best else ""
             return f"{progress(overview)} attempt {body.attempt}: {outcome}{top}"
         case AttemptAbandoned():
-            return (
-                f"{progress(overview)} attempt {body.attempt} abandoned: {printable(body.reason)}"
-            )
+            why = printable(overview.tree[body.attempt].abandoned_because)
+            return f"{progress(overview)} attempt {body.attempt} abandoned: {why}"
+        case ReplyRejected():
+            return printable(story(body))
         case CapabilityLearned():
             return printable(step_line(body))
         case AgentFailed(error="capability"):

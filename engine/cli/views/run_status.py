@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 
+_MAX_REJECTIONS = 3
 _SCORES = {"device": "by device time", "eager": "by calls in a loop"}
 
 
@@ -48,8 +49,9 @@ def awaited_lines(summary: Summary) -> Iterator[str]:
     """The requests whose replies come later, a line each."""
     for each in summary.awaited:
         where = f"batch {each.batch}" if each.batch else f"{each.place}/{each.name}.md"
+        again = f"; asked again: {each.rejection}" if each.rejection else ""
         doubt = f"; {each.doubt}" if each.doubt else ""
-        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{doubt})")
+        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{again}{doubt})")
 
 
 def best_line(summary: Summary) -> str:
@@ -164,6 +166,7 @@ def status_lines(
         f"attempts   {summary.attempts} of {overview.attempts_allowed}{by_agents(summary)}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
+    yield from rejection_lines(overview)
     if taken := taken_line(summary):
         yield f"not judged {taken}"
     for hint, text in (hints or {}).items():
@@ -202,6 +205,16 @@ def status_lines(
         yield f"prices     {printable(of)}"
     if summary.saved_tokens_estimate:
         yield f"saved      {saved_line(summary)}"
+
+
+def rejection_lines(overview: Overview) -> Iterator[str]:
+    """Attempts that bad replies ended, or that are asked again for one; the newest few."""
+    nodes = [node for node in overview.tree.nodes.values() if node.rejection]
+    for node in nodes[-_MAX_REJECTIONS:]:
+        what = "abandoned" if node.status == "abandoned" else "asked again"
+        yield f"reply      attempt {node.id}, {what}: {printable(node.rejection)}"
+    if len(nodes) > _MAX_REJECTIONS:
+        yield f"reply      … and {len(nodes) - _MAX_REJECTIONS} earlier attempts"
 
 
 def planner_lines(overview: Overview) -> Iterator[str]:
