@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 import warnings
+from functools import lru_cache
 
 __all__ = ["MODEL_NEW", "rows_in_strings", "syntax_error", "tree_of"]
 
@@ -24,6 +25,7 @@ def tree_of(source: str) -> ast.Module | None:
     return found if isinstance(found, ast.Module) else None
 
 
+@lru_cache(maxsize=16)
 def syntax_error(source: str) -> str | None:
     """Why this is no Python, and on which line; None if it is."""
     found = _parsed(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def answers(role: str, reply: Reply, *, keep_invisible: bool) -> Iterator[Answer | Rejected]:
     """At least one."""
     code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
-    fits = has_anchors if role == "plan" else defines_model_new
+    fits = cache(has_anchors if role == "plan" else defines_model_new)
 
     def cleaned(text: str) -> str:
         return clean(text, keep_invisible=keep_invisible)

@@ -8,7 +8,7 @@ import symtable
 import warnings
 from collections.abc import Iterator, Sequence
 
-from agents.python_source import MODEL_NEW, tree_of
+from agents.python_source import MODEL_NEW, syntax_error, tree_of
 
 __all__ = ["defines_model_new", "missing_halves"]
 
@@ -20,7 +20,7 @@ def defines_model_new(source: str) -> bool:
     else, as an example of use does (``ModelNew = torch.compile(ModelNew)``), does not."""
     if MODEL_NEW.search(source) is None:
         return False
-    tree = tree_of(source)
+    tree = None if syntax_error(source) else tree_of(source)
     if tree is None:
         return True
     for node in ast.walk(tree):

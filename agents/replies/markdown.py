@@ -12,7 +12,7 @@ import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from agents.python_source import tree_of
+from agents.python_source import syntax_error
 
 __all__ = [
     "Fence", "Reading", "closed", "code_block", "fences", "flush_left", "meant", "outside",
@@ -22,7 +22,8 @@ __all__ = [
 _MARKS = ("```", "~~~")
 _MAX_LINES = 50_000  # of a text that is read as Markdown: far above any reply, and still seconds
 _MAX_ENDS = 8  # of places where a block may end, of which each is tried as Python
-_MAX_TRIED = 2**21  # characters that are tried as Python, of one reply: some two seconds
+_MAX_TRIED = 2**19  # characters that are tried as Python, of one reply: some two seconds
+_EACH_TRIED = 200  # of these, at least, for each trial
 _OPEN = re.compile(r"^(?P<before>[^`~]*?)(?P<mark>`{3,}+|~{3,}+)(?P<info>[^`\n]*+)$")
 _PYTHON = re.compile(r"\s*(?:python3?|py3?|triton|cuda)?\s*", re.IGNORECASE)
 """Words behind a fence that opens a block with a candidate."""
@@ -184,10 +185,10 @@ def _ends(rows: list[str], first: int, mark: str) -> Iterator[tuple[int, list[st
 
 def flush_left(code: str) -> str:
     """``code`` without the indentation that all of it has, where it is Python only then."""
-    if len(code) > _MAX_TRIED or not code[:1].isspace() or tree_of(code) is not None:
+    if not code[:1].isspace() or syntax_error(code) is None:
         return code
     dedented = textwrap.dedent(code)
-    return code if tree_of(dedented) is None else dedented
+    return dedented if syntax_error(dedented) is None else code
 
 
 class _Trials:
@@ -199,10 +200,10 @@ class _Trials:
     def python_in(self, lines: list[str], indent: int) -> str | None:
         """The code in a block's lines; None where they are no Python, however indented."""
         for code in _variants(lines, indent):
-            self._left -= len(code)
+            self._left -= len(code) + _EACH_TRIED
             if self._left < 0:
                 return None
-            if tree_of(code) is not None:
+            if syntax_error(code) is None:
                 return code
         return None
 

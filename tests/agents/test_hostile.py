@@ -23,10 +23,27 @@ def marked(block: str) -> str:
     return f"# {BEGIN}\n{block}# {END}\n"
 
 
+def read(text: str) -> object:
+    reply = Reply(
+        text=text, tool_input=None, usage=Usage(), stop_reason="end_turn", served_by="m", sent={}
+    )
+    return parse("code", reply, "a = 1\n")
+
+
 READINGS: dict[str, Callable[[], object]] = {
     "spaces behind a tag": lambda: strip_anchors(BEGIN + " " * 100_000 + "x"),
     "openers behind a tag": lambda: strip_anchors(BEGIN + "# " * 50_000 + "x"),
     "a long fence": lambda: fences("~" * 100_000 + "`"),
+    "a quotation with lazy lines": lambda: fences(f"```\n```\n{'>' * 8} a\n" + "b\n" * 40_000),
+    "blocks that end nowhere": lambda: read("```python\n" + "x = (\n```\n" * 90_000),
+    "marks of thoughts in blocks": lambda: read("```\n<think>\n```\n" * 60_000),
+    "marks of thoughts": lambda: read("<think>" * 140_000),
+    "half a mark": lambda: read("<|channel|>final" + " " * 1_000_000),
+    "objects that end nowhere": lambda: read('{"a":' * 200_000),
+    "fields that end nowhere": lambda: read("<parameter=source>" * 50_000),
+    "Python that ends badly": lambda: read(
+        "```python\n" + "x = 1\n" * 40_000 + "class ModelNew(:\n" + "```\n" * 20
+    ),
     "a fragment of equal lines": lambda: ground(
         marked("a()\n" * 5_000 + "b()\n"), "a()\n" * 10_000
     ),
