@@ -210,7 +210,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
             why = printable(overview.tree[body.attempt].abandoned_because)
             return f"{progress(overview)} attempt {body.attempt} abandoned: {why}"
         case ReplyRejected():
-            return printable(story(body))
+            return printable(step_line(body))
         case CapabilityLearned():
             return printable(step_line(body))
         case AgentFailed(error="capability"):
