@@ -188,7 +188,7 @@ class Tree:
                 return self._parse(body)
             case ReplyRejected():
                 # No change of the node that the search could see.
-                self.nodes[body.attempt].rejection = body.reason
+                self.nodes[body.attempt].rejection = " ".join(body.reason.split())
                 return None
             case EvaluationRequested():
                 return self.nodes[body.attempt]

@@ -52,7 +52,8 @@ def step_line(body: Body) -> str:
         case AgentReplied() if body.reused is not None:
             return f"attempt {body.attempt}: {body.role}, a recorded reply, event {body.reused}"
         case ReplyRejected():
-            return f"attempt {body.attempt}: the {body.role} reply can't be used: {body.reason}"
+            why = " ".join(body.reason.split())
+            return f"attempt {body.attempt}: the {body.role} reply can't be used: {why}"
         case ReplyDeferred():
             return f"attempt {body.attempt}: {body.role} asked in {body.batch or body.place}"
         case CapabilityLearned():
