@@ -327,6 +327,6 @@ def test_eval_judges_each_candidate() -> None:
         "--refuse", "torch-only,fallback",
     )  # fmt: skip
     assert none.returncode == 4
-    assert "fused.py: refused: right, at" in none.stdout
+    assert "fused.py: refused: correct, at" in none.stdout
     assert "does not take what is torch-only: no kernel of its own" in none.stdout
     assert "--- error ---\n  largest absolute error" in none.stderr
