@@ -176,7 +176,7 @@ class Workers:
         return worker
 
     async def _forked(self, side: Side) -> Worker:
-        own = self._zygote.run.new_home(side)
+        own = self._zygote.run.new_home(f"{side}-{self._device.name}")
         ours, theirs = socket.socketpair()
         try:
             with theirs:
