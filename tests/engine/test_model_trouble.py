@@ -188,11 +188,11 @@ def _any_request() -> Any:
 REJECTED: dict[str, tuple[Trouble, str]] = {
     "malformed tool input": (
         lambda api: api.reply({"name": "plan", "json": '{"advice": "x", '}, stop="tool_use"),
-        "no answer through the tool",
+        "no JSON object with `annotated_source`",
     ),
     "nested without end": (
         lambda api: api.reply({"name": "plan", "json": "[" * 50_000}, piece=50_000),
-        "no answer through the tool",
+        "no JSON object with `annotated_source`",
     ),
     "wrong fields": (
         lambda api: api.reply(tool("plan", plan="x"), stop="tool_use"), "lacks `annotated_source`"
