@@ -8,20 +8,19 @@ can't, the code is judged as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from agents.clients.port import Reply
 from agents.python_source import syntax_error
 from agents.replies.anchors import strip_anchors
-from agents.replies.answers import Answer, answers
+from agents.replies.answers import Answer, answers, read_text
 from agents.replies.candidate_names import defines_model_new, missing_halves
 from agents.replies.grounding import Rejected, ground
 from agents.replies.normal_form import source_key
 from agents.replies.plain_text import invisible_in
 from agents.replies.spans_reply import read_spans
 from agents.replies.splicing import block_count, spliced
+from agents.replies.tool_calls import fields_of
 
 __all__ = ["Parsed", "Rejected", "parse"]
 
@@ -65,7 +64,8 @@ def parse(
     """
     if reply.stop_reason == "refusal":
         return Rejected(reason="The model declined to answer this request.")
-    if max(map(len, _texts(reply))) > _MAX_REPLY:
+    code = "annotated_source" if role == "plan" else "source"
+    if _read_chars(reply, code if marked is None else "replacements") > _MAX_REPLY:
         return Rejected(reason=_TOO_LONG)
     if marked is not None:
         return _spans(reply, marked)
@@ -88,10 +88,13 @@ def parse(
     return as_it_is or problem
 
 
-def _texts(reply: Reply) -> Iterator[str]:
-    yield reply.text
-    yield reply.thoughts
-    yield from (value for value in (reply.tool_input or {}).values() if isinstance(value, str))
+def _read_chars(reply: Reply, name: str) -> int:
+    """How long the longest text is that is read: prose beside a tool's answer is not."""
+    for given in (reply.tool_input, *(call.get("arguments") for call in reply.others)):
+        fields = fields_of(given, (name,))
+        if fields and str(fields[name]).strip():
+            return max(len(value) for value in map(str, fields.values()))
+    return len(read_text(reply))
 
 
 class NotPython(Rejected, frozen=True, kw_only=True):
