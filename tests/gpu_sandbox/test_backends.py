@@ -167,6 +167,7 @@ def test_evaluations_have_limits_of_their_own(backend: Backend) -> None:
     assert cached is None or cached > 0
 
 
+@pytest.mark.process
 def test_builds_say_what_they_depend_on(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_builds_say_what_they_depend_on(
         builds.require()
 
 
+@pytest.mark.process
 def test_tools_are_absent_or_say_how_to_start_them(backend: Backend) -> None:
     tools = backend.tools
     for sanitizer in filter(None, (tools.memory, tools.races)):
@@ -196,6 +198,7 @@ def test_tools_are_absent_or_say_how_to_start_them(backend: Backend) -> None:
         assert isinstance(tools.counters.read("nothing of note\n", "f"), str)
 
 
+@pytest.mark.process
 def test_checks_of_the_doctor_need_no_device(backend: Backend) -> None:
     checks = backend.checks
     assert checks.of_isolation(can_connect=True) == []

@@ -16,7 +16,7 @@ from tests.gpu_sandbox.conftest import QUICK, baseline, evaluation
 from tests.gpu_sandbox.fake import FakeSandbox
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 WRONG = candidate("return a + b")
 BROKEN = "class ModelNew(:\n"

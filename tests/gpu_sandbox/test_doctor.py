@@ -159,6 +159,7 @@ def test_what_to_do_about_cgroups_goes_by_their_version(
     assert bool(advice) == bool(fix)
 
 
+@pytest.mark.process
 async def test_the_doctor_attacks_every_layer_whatever_an_earlier_start_found(
     tmp_path: Path,
 ) -> None:

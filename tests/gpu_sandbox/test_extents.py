@@ -90,7 +90,7 @@ def test_of_what_can_not_be_told_apart_all_counts_as_shared(
     assert found(flat[:40].view(8, 5)[:, :2], flat[3:51].view(8, 6)[:, :2]) == [True, True]
     columns = torch.empty(4, 2000).split(2, dim=1)
     assert found(*columns[:300]) == [False] * 300
-    monkeypatch.setattr(extents, "_MOST_PAIRS", 10)
+    monkeypatch.setattr(extents, "_MAX_PAIRS", 10)
     assert any(found(*columns[:300]))
 
 

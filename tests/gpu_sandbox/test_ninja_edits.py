@@ -9,6 +9,8 @@ import pytest
 
 from gpu_sandbox.extension_build.ninja_edits import Driver
 
+pytestmark = pytest.mark.process
+
 COMPILER = """#!/bin/sh
 echo "$0 $*" >> {notes}
 case "$*" in *-fuse-ld=*) echo "no such linker"; exit 1;; esac

@@ -50,10 +50,10 @@ def test_a_wait_ends_when_it_is_told_to() -> None:
 def test_keys_that_will_never_come_keep_nobody_waiting() -> None:
     turns = GateChannel(Arena.create(GateChannel.size(4, 4), torch.device("cpu")), 4)
     turns.reset()
-    with turns.released():
+    with turns.opened_on_error():
         turns.give(0, bytes(range(32)))
     assert turns.given.value == 1
-    with pytest.raises(RuntimeError), turns.released():
+    with pytest.raises(RuntimeError), turns.opened_on_error():
         raise RuntimeError
     assert GateChannel.wait(turns.given, 4, lambda: False)
 

@@ -91,7 +91,7 @@ def test_who_was_scored_by_something_else_is_judged_by_its_claim(raised: float) 
     after = judge_gated(passage(), walls(0.8), before)
     assert after.found.ratio == judge_gated(passage(), walls(0.8), claim(0.3)).found.ratio
     assert after.claim == 0.3
-    assert f"not the {1 / 0.3:.2f}x" in after.note
+    assert f"{1 / 0.3:.2f}x by the candidate's own clock" in after.note
 
 
 def test_a_gate_that_a_claim_passes_takes_nothing_back() -> None:
