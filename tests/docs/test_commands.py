@@ -109,8 +109,8 @@ def workplace(tmp_path: Path) -> Path:
     write_demo_log(tmp_path / "runs" / "demo.db")
     (tmp_path / "runs" / "a.db").write_bytes((tmp_path / "runs" / "demo.db").read_bytes())
     damaged = bytearray((tmp_path / "runs" / "demo.db").read_bytes())
-    middle = len(damaged) // 2
-    damaged[middle : middle + 4096] = bytes(4096)
+    late = len(damaged) * 3 // 4  # the first event stays, and so something is saved
+    damaged[late : late + 4096] = bytes(4096)
     (tmp_path / "LOG").write_bytes(damaged)
     return tmp_path
 
