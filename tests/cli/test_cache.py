@@ -191,7 +191,7 @@ def test_on_a_terminal_it_asks(home: Path, answer: bytes, files: int) -> None:
     os.close(follower)
     os.close(leader)
     assert b"task.py eager strict" in output, "what goes is shown before"
-    assert b"Remove these 7 entries" in asked
+    assert b"Remove these 8 entries" in asked
     assert len(files_of(home)) == files
 
 

@@ -195,7 +195,7 @@ def test_what_is_plainly_close_is_right_by_the_strict_rule(
     @example(TOO_SMALL)
     @example(ROUNDED[0])
     @example(ROUNDED[1])
-    @settings(max_examples=examples(400), deadline=None)
+    @settings(max_examples=400, deadline=None)
     def implies(made: Made) -> None:
         (close,) = plainly_close([made.outputs()])
         assert not close or strictly_right(made)

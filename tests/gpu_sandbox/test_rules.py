@@ -136,7 +136,7 @@ def test_the_fast_path_accepts_nothing_that_a_rule_rejects(
     @example(HIDDEN)
     @example(SINGLE)
     @example(OVERFLOW)
-    @settings(max_examples=examples(200), deadline=None)
+    @settings(max_examples=200, deadline=None)
     def implies(made: Made) -> None:
         expected, got = made.expected()
         output = Comparison(Reference(expected, STRICT), got)

@@ -273,7 +273,7 @@ def test_who_stays_in_the_kernel_is_unstoppable(
 ) -> None:
     """Its other processes are let go on."""
     monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
-    monkeypatch.setattr("gpu_sandbox.confine.freeze._lies_still", lambda pid: pid != worker)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._is_frozen", lambda pid: pid != worker)
     init, worker = start("rest")
     wait_until(lambda: len(below(init)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
