@@ -178,7 +178,7 @@ def test_what_may_be_in_use_is_left(home: Path) -> None:
     assert not leftover.exists()
 
 
-@pytest.mark.parametrize(("answer", "files"), [(b"n\n", 8), (b"y\n", 0)])
+@pytest.mark.parametrize(("answer", "files"), [(b"n\n", 9), (b"y\n", 0)])
 def test_on_a_terminal_it_asks(home: Path, answer: bytes, files: int) -> None:
     leader, follower = pty.openpty()
     running = subprocess.Popen(
