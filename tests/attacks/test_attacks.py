@@ -23,9 +23,9 @@ _NO_CUDA = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CU
 
 
 def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
-    """Alone: what is judged by its speed, and bombs."""
+    """Alone: what is judged by its speed or by that of others after it, and bombs."""
     timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
-    marks = [pytest.mark.alone] if timed or attack.needs else []
+    marks = [pytest.mark.alone] if timed or attack.needs or attack.after else []
     marks += [pytest.mark.elsewhere] if attack.elsewhere else []
     marks += [] if attack.name in SHORT_ATTACKS else [pytest.mark.slow]
     marks += [pytest.mark.places] if attack.is_of_places else []
