@@ -37,13 +37,14 @@ class ProcessGuard:
         platform.platform()  # it starts `uname`, once in a process
         if "not process" in config.getoption("markexpr"):
             sys.addaudithook(self._audit)
-            start = multiprocessing.process.BaseProcess.start
+            base = multiprocessing.process.BaseProcess
+            start = base.start
 
             def start_audited(process: multiprocessing.process.BaseProcess) -> None:
                 self._refuse("multiprocessing")
                 start(process)
 
-            multiprocessing.process.BaseProcess.start = start_audited  # type: ignore[method-assign]
+            setattr(base, "start", start_audited)  # noqa: B010 (type checkers differ about it)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _STARTS:

@@ -106,7 +106,8 @@ def _lost(node: ast.Attribute, aliases: dict[str, str]) -> str:
 
 def _unknown_attributes(tree: ast.Module) -> list[str]:
     """Of what its functions are given by the sandbox, by what these call it."""
-    own = {node.attr for node in ast.walk(tree) if _is_stored(node)}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    own = {node.attr for node in attributes if _is_stored(node)}
     own |= {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
     return [
         f"nothing in the sandbox has an attribute {node.attr}"
